@@ -66,7 +66,7 @@ func Validate(spec Spec, who identity.Principal, now time.Time) []fault.Field {
 		case withheld(scope):
 			fields = append(fields, fault.Field{Path: path, Rule: "withheld", Message: "cannot be given to a key: making keys and administering tenants is for people"})
 		case !who.May(scope):
-			fields = append(fields, fault.Field{Path: path, Rule: "exceeds", Message: "is more than who asks may do"})
+			fields = append(fields, fault.Field{Path: path, Rule: "exceeds", Message: "is a permission that you do not have"})
 		}
 	}
 	if spec.ExpiresAt != nil && !spec.ExpiresAt.After(now) {

@@ -126,7 +126,7 @@ func (s *Store) Rotate(ctx context.Context, who identity.Principal, id uuid.UUID
 			return missing(err)
 		}
 		if exceeds(fromRow(old).Scopes, who) {
-			return fault.New(fault.Forbidden, fault.CodeForbidden, "the key may do more than who asks for it")
+			return fault.New(fault.Forbidden, fault.CodeForbidden, "the key has permissions that you do not have, so you cannot rotate it")
 		}
 		until := tx.At.Add(grace)
 		row, err := tx.RotateApiKey(ctx, db.RotateApiKeyParams{

@@ -74,8 +74,8 @@ func (b *Board) Quiet(tenant uuid.UUID) bool {
 	return !troubled
 }
 
-// Admit decides on a call that may take so long. Of all calls in the fleet that ask an open
-// breaker whose pause is over one is the probe. Each admitted call is followed by Tell. A
+// Admit decides whether a call may be made; timeout is how long it may take. After the pause of an
+// open breaker, one call of the whole fleet is let through as the probe. Each admitted call is followed by Tell. A
 // zero now means the database's clock.
 func (b *Board) Admit(ctx context.Context, now time.Time, to Target, timeout time.Duration) Admission {
 	ask, admission := b.decide(to)

@@ -44,8 +44,8 @@ var ErrForeign = errors.New("the token opens no attempt")
 // sealedBytes is the length of what a token seals: the attempt and its lease token.
 const sealedBytes = 4 + 16
 
-// Token is the text that names an attempt to those who have it, and tells nothing: tenant
-// and execution stand before an envelope that only this attempt's opens.
+// Token is the opaque token of an attempt for its target: tenant and execution id, then the
+// attempt and its lease token, encrypted.
 func Token(keys *keyring.Ring, a Attempt) (string, error) {
 	plain := binary.BigEndian.AppendUint32(make([]byte, 0, sealedBytes), uint32(a.Attempt))
 	sealed, err := keys.Seal(bound(a.Tenant, a.ID), keyring.NewText(string(append(plain, a.Token[:]...))))

@@ -17,8 +17,8 @@ import (
 
 // The periods that the statements state too; a test compares both.
 const (
-	// HintPatience is how long a hint may take. A waiting execution that is not in
-	// the pool is put there after it.
+	// HintPatience is how long a hint may stay unused before its execution is put in the
+	// pool.
 	HintPatience = 5 * time.Second
 	// DeadlineMargin is how long after its timeout the deadline of a run is. The
 	// sweeper reassigns a run that passed its deadline.

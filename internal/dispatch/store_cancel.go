@@ -15,8 +15,9 @@ import (
 )
 
 // CancelOfTenant cancels the waiting executions of jobs of one tenant, whose rows the
-// caller holds locked, and asks the running ones to end: of the jobs with fewest, as long
-// as they are CancelAtOnce together, and orders both of the others. c names no job.
+// caller holds locked, and asks the running ones to end. It does so now for the jobs with
+// fewest executions, up to CancelAtOnce executions in all. For the others it stores an order,
+// which maintenance carries out. c names no job.
 func CancelOfTenant(ctx context.Context, q *db.Queries, c Cancellation, jobs ...uuid.UUID) error {
 	counted, err := q.CountExecutionsOfJobs(ctx, db.CountExecutionsOfJobsParams{TenantID: c.Tenant, JobIds: jobs, Most: CancelAtOnce + 1})
 	if err != nil {
@@ -39,8 +40,8 @@ func CancelOfTenant(ctx context.Context, q *db.Queries, c Cancellation, jobs ...
 	return order(ctx, q, c, many...)
 }
 
-// CancelOfJobs does so for jobs of several tenants, each with a reason of its own: few
-// have few active executions, many are to be ordered. Orders come last, because they lock the tenants' counts, and everybody
+// CancelOfJobs does so for jobs of several tenants, each with a reason of its own: those in few
+// now, those in many by an order. Orders come last, because they lock the tenants' counts, and everybody
 // locks executions first and counts after them, in the order of tenants.
 func CancelOfJobs(ctx context.Context, q *db.Queries, few, many []Cancellation) error {
 	if len(few) > 1 { // several jobs, in the order in which completions lock

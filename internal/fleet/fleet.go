@@ -1,4 +1,4 @@
-// Package fleet is which workers live.
+// Package fleet tracks which workers are alive.
 //
 // It owns the lease of a worker's incarnation: registering one, renewing it
 // while it stands, and marking the dead. It refuses to know what a worker runs;

@@ -26,7 +26,7 @@ type Places struct {
 // Admission is what becomes of a due time, or of a trigger.
 type Admission struct {
 	Run bool
-	// Gated runs wait until a place is free; others have theirs.
+	// Gated says that the execution waits for a concurrency slot.
 	Gated bool
 	// CancelOthers says that what is active is to be cancelled first.
 	CancelOthers bool

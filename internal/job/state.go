@@ -27,7 +27,7 @@ func (j Job) Edited(spec Spec, by string, now time.Time) Job {
 // it. It keeps its next scheduled time, from which a resume goes on.
 func (j Job) Parked() bool { return j.Status == Inactive && j.NextExecutionAt != nil }
 
-// MaxExecutionsReached is why a job is inactive that had all its runs.
+// MaxExecutionsReached is the reason of a job that became inactive after maxExecutions runs.
 const MaxExecutionsReached = "maxExecutions is reached"
 
 // Exhausted says that the schedule has had all the runs that it may have.

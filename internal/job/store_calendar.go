@@ -133,7 +133,7 @@ const (
 // Reschedule computes anew when the jobs that name a calendar are due, inside
 // the transaction that changed it and holds it locked: the next time of each
 // after now, while what is due already stays due. It refuses, as a Conflict, a
-// change that leaves some job no time, and one that moves too many; and as
+// change after which some job would never run again, and one that moves too many; and as
 // Forbidden one that brings a job's times closer together than the tenant's
 // smallest interval. A job whose times were as close before stays as it is.
 func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit calendar.Edit) error {
@@ -259,7 +259,7 @@ func keepsDistance(ctx context.Context, tx *postgres.Tx, jobs []Job, c change) e
 
 // leavesNothing names the first of the jobs that would never run again.
 func leavesNothing(jobs []string) error {
-	return fault.New(fault.Conflict, fault.CodeConflict, "the calendar would leave no time to these jobs: "+listed(jobs)+"; change the days, or these jobs first")
+	return fault.New(fault.Conflict, fault.CodeConflict, "these jobs would never run again: "+listed(jobs)+"; change the days, or these jobs first")
 }
 
 // listed names the first of some jobs and says how many more there are.

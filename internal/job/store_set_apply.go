@@ -33,7 +33,7 @@ func (s *Store) ApplySet(ctx context.Context, who tenant.Actor, section Section,
 }
 
 func outdated() error {
-	return fault.New(fault.Conflict, fault.CodePlanOutdated, "the plan is out of date: something of this section changed since, or the body is another; plan again")
+	return fault.New(fault.Conflict, fault.CodePlanOutdated, "the plan is out of date: jobs of this section changed since the plan, or the body differs from the planned one; plan again")
 }
 
 // taken tells that somebody else gave the set a job of the same name meanwhile.

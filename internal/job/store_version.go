@@ -122,7 +122,7 @@ func (s *Store) Version(ctx context.Context, who tenant.Actor, id uuid.UUID, num
 			v.Spec, v.Number, v.By, v.At, v.RestoredFrom = spec, number, r.CreatedBy, r.CreatedAt.UTC(), int(columns.OrZero(r.RestoredFrom))
 		}
 		if v.Number == 0 {
-			return fault.New(fault.NotFound, fault.CodeVersionNotFound, "the job has no version with this number, or has it no more: old versions that nothing runs are removed")
+			return fault.New(fault.NotFound, fault.CodeVersionNotFound, "the version does not exist or was removed: old versions that nothing runs are removed")
 		}
 		return nil
 	})

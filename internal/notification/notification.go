@@ -129,7 +129,7 @@ func Validate(s Spec, allowed func(*url.URL) error) []fault.Field {
 // RFC 5322 without a name: a name could end a line of the message and begin another.
 func checkEmail(s Spec) (fields []fault.Field) {
 	if s.URL != "" {
-		fields = append(fields, fault.Field{Path: "url", Rule: "kind", Message: "does not belong to kind email: its addresses stand in to"})
+		fields = append(fields, fault.Field{Path: "url", Rule: "kind", Message: "is not allowed for kind email: put the addresses in to"})
 	}
 	if len(s.To) == 0 {
 		fields = append(fields, fault.Field{Path: "to", Rule: "required", Message: "is needed: the addresses that messages go to"})

@@ -185,7 +185,7 @@ func (s *Store) Update(ctx context.Context, who tenant.Actor, id uuid.UUID, spec
 		case ifVersion != 0 && ifVersion != old.Version:
 			return outdated(old.Version)
 		case spec.Kind != old.Kind:
-			return fault.Wrong(fault.CodeValidationFailed, fault.Field{Path: "kind", Rule: "readOnly", Message: "stays what it is: make another notification"})
+			return fault.Wrong(fault.CodeValidationFailed, fault.Field{Path: "kind", Rule: "readOnly", Message: "cannot be changed: create another notification"})
 		}
 		row, err := tx.UpdateNotification(ctx, db.UpdateNotificationParams{
 			TenantID: who.TenantID, ID: id, Name: spec.Name, Kind: spec.Kind, Url: shownURL(spec.Kind, spec.URL), Recipients: append([]string{}, spec.To...), Events: spec.Events,

@@ -122,7 +122,7 @@ func (s Spec) stays(as Spec) (faults []fault.Field) {
 		{"thresholdMs", s.Threshold != as.Threshold},
 	} {
 		if one.other {
-			faults = append(faults, fault.Field{Path: one.path, Rule: "readOnly", Message: "stays what it is: make another objective"})
+			faults = append(faults, fault.Field{Path: one.path, Rule: "readOnly", Message: "cannot be changed: create another objective"})
 		}
 	}
 	return faults

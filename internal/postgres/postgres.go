@@ -105,7 +105,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if c.PerTenant > 0 {
 		db.permits = turn.New(turn.Config{
 			All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",
-			Message: "a tenant may hold %d connections to the database at once in each API process (TENANT_MAX_CONNECTIONS, which the operator sets)",
+			Message: "at most %d requests of a tenant are served at once by each API process (the operator sets TENANT_MAX_CONNECTIONS)",
 		})
 	}
 	if c.Pooled {

@@ -301,7 +301,7 @@ func (s *server) bulkPage(ctx context.Context, b bulk) (p page, err error) {
 	case (b.ids == nil) == (b.filter == nil):
 		return p, wrong(fault.Field{Path: "ids", Rule: "required", Message: onlyOne})
 	case b.ids != nil && b.cursor != nil:
-		return p, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "is for a filter, or for all"})
+		return p, wrong(fault.Field{Path: "cursor", Rule: "unexpected", Message: "only works with filter or all"})
 	case orZero(b.limit) > most:
 		return p, wrong(fault.Field{Path: "limit", Rule: "maximum", Message: fmt.Sprintf("is at most %d for this verb", most)})
 	case b.ids != nil:

@@ -119,7 +119,7 @@ func (s *server) made(ctx context.Context, e execution.Execution, replayed bool,
 func (s *server) onJobs(ctx context.Context, body api.JobBulk, b bulk) (api.BulkResult, error) {
 	who := callOf(ctx).who.Actor
 	if body.MisfirePolicy != nil {
-		return api.BulkResult{}, wrong(fault.Field{Path: "misfirePolicy", Rule: "unexpected", Message: "is for a resume"})
+		return api.BulkResult{}, wrong(fault.Field{Path: "misfirePolicy", Rule: "unexpected", Message: "only applies to resume"})
 	}
 	b.ids, b.dryRun, b.limit, b.cursor = orZero(body.Ids), orZero(body.DryRun), body.Limit, body.Cursor
 	b.look = func(id uuid.UUID) error { _, err := s.Jobs.Get(ctx, who, id); return err }

@@ -330,7 +330,7 @@ func (s *server) identity(r *http.Request, operation *contract.Operation) (who i
 func (s *server) mayAct(ctx context.Context, c *call, answer http.Header) (err error) {
 	service := c.operation.Permission == contract.Service
 	if !service && !c.who.May(identity.Permission(c.operation.Permission)) {
-		return fault.New(fault.Forbidden, fault.CodeForbidden, "this needs the permission "+c.operation.Permission+", which no role of the token and no scope of the key grants")
+		return fault.New(fault.Forbidden, fault.CodeForbidden, "this needs the permission "+c.operation.Permission+", which your token or key does not have")
 	}
 	c.who.Actor.NoSecrets = !service && !c.who.May("secrets:use")
 	// A header names a tenant easily by mistake, a token was made for one: calls of

@@ -147,7 +147,7 @@ func (s *server) ListUpcomingRuns(ctx context.Context, request api.ListUpcomingR
 	}
 	if !callOf(ctx).who.May("monitors:read") {
 		if query.Monitors = false; !query.Jobs {
-			return nil, fault.New(fault.Forbidden, fault.CodeForbidden, "runs that monitors expect need the permission monitors:read, which no role of the token and no scope of the key grants")
+			return nil, fault.New(fault.Forbidden, fault.CodeForbidden, "runs that monitors expect need the permission monitors:read, which your token or key does not have")
 		}
 	}
 	answer, err := s.upcoming(ctx, query)

@@ -39,7 +39,7 @@ func sentBackAsIs[T any](ctx context.Context, look func() (T, error)) error {
 	var fields []fault.Field
 	for _, name := range slices.Sorted(maps.Keys(compared)) {
 		if !sameJSON(compared[name], there[name]) {
-			fields = append(fields, fault.Field{Path: name, Rule: "readOnly", Message: fmt.Sprintf("is only read: leave it out, or send what it is now, %.100s", there[name])})
+			fields = append(fields, fault.Field{Path: name, Rule: "readOnly", Message: fmt.Sprintf("is read-only: leave it out, or send its present value, %.100s", there[name])})
 		}
 	}
 	if len(fields) > 0 {

@@ -42,7 +42,7 @@ func TestPutTakesBackWhatGetAnswered(t *testing.T) {
 	}
 	for name, value := range map[string]any{"id": b.theirs.TenantID.String(), "status": "paused", "createdAt": "2020-01-01T00:00:00Z", "statusReason": "x"} {
 		e := refused(t, put(path, "PUT", map[string]any{name: value}), http.StatusBadRequest, "VALIDATION_FAILED")
-		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != name || e.Error.Details[0].Rule != "readOnly" || !strings.HasPrefix(e.Error.Message, name+" is only read") {
+		if len(e.Error.Details) != 1 || e.Error.Details[0].Field != name || e.Error.Details[0].Rule != "readOnly" || !strings.HasPrefix(e.Error.Message, name+" is read-only") {
 			t.Errorf("%s: %+v", name, e.Error)
 		}
 	}

@@ -90,7 +90,7 @@ func (s *server) sessionToken(r *http.Request) (string, ticket, error) {
 			return token, ticket{}, nil
 		}
 	}
-	return "", ticket{}, fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "this sign-in was used, or is not of this start of the service: sign in with a token")
+	return "", ticket{}, fault.New(fault.Unauthenticated, fault.CodeUnauthorized, "this sign-in was already used, or the service was restarted since: sign in with a token")
 }
 
 // openSession answers who the bearer of a token is and what it may do, after the

@@ -158,7 +158,7 @@ func (s *server) UpdateTenant(ctx context.Context, request api.UpdateTenantReque
 // DeleteTenant is DELETE /tenants/{id}.
 func (s *server) DeleteTenant(ctx context.Context, request api.DeleteTenantRequestObject) (api.DeleteTenantResponseObject, error) {
 	if request.ID == callOf(ctx).who.Actor.TenantID {
-		return nil, fault.New(fault.Conflict, fault.CodeConflict, "nobody can delete the tenant of their own token")
+		return nil, fault.New(fault.Conflict, fault.CodeConflict, "you cannot delete your own tenant")
 	}
 	deleted, err := s.Tenants.Delete(ctx, request.ID, versionOf(request.Params.IfMatch))
 	if err != nil {

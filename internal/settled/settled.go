@@ -1,9 +1,9 @@
 // Package settled says up to which time nothing more will be committed.
 //
-// It owns the mark: a row bears the time at which its transaction began, and a commit
-// may take any time, such as one that waits for a standby which is away. So a pass that
-// reads what happened since it last read waits until the transactions have ended that had
-// written by then. It refuses to know what is read.
+// It owns the mark. A row bears the time at which its transaction began, and a commit may
+// take long, such as one that waits for a standby which is away. So rows can appear in a past
+// that was read already. A pass that reads what is new therefore reads only up to a mark: a time
+// before which no open transaction can still add rows. It refuses to know what is read.
 package settled
 
 import (
@@ -26,9 +26,9 @@ const (
 	patience = time.Minute
 )
 
-// Mark is a time up to which may be read once some transactions have ended: those that
-// had written by then. Every row from lag before it is of such a transaction or of one that
-// has ended. One goroutine at a time uses a Mark.
+// Mark is a time, and the transactions that had written by then and were still open. Once they
+// have ended, everything up to lag before that time can be read, and no row will be added there.
+// One goroutine at a time uses a Mark.
 type Mark struct {
 	db      *postgres.DB
 	at      time.Time // zero: the next Settle makes one

@@ -3,7 +3,7 @@
 // It owns who acts for a tenant, whether a tenant may act at all, from where,
 // and how much it may have; and what platform administrators do with tenants.
 // It refuses to verify tokens (package identity), to count requests (package
-// quota) and to count what others own: they ask it for the bounds.
+// ratelimit) and to count what others own: they ask it for the bounds.
 package tenant
 
 import (
@@ -18,8 +18,8 @@ import (
 type Actor struct {
 	TenantID uuid.UUID
 	Subject  string // the user or the service, as the token names it; for the record
-	// NoSecrets is somebody who may not have a secret sent anywhere that it is
-	// not sent already (package secret, MayUse).
+	// NoSecrets says that this actor may not cause a secret to be sent to a new place
+	// (package secret, MayUse).
 	NoSecrets bool
 }
 
@@ -49,8 +49,8 @@ type Limits struct {
 	MaxCalendars        *int
 	MaxSecrets          *int
 	MaxAPIKeys          *int
-	// JobTypes are those that definitions may have; nil: any that needs no word of
-	// an operator.
+	// JobTypes are those that definitions may have; nil: all that need no
+	// explicit permission.
 	JobTypes []string
 }
 
@@ -93,7 +93,7 @@ type Usage struct {
 }
 
 // Admits says whether the tenant's API calls may come from an address. An
-// address that is not known comes from nowhere that is allowed.
+// unknown address is refused where the tenant lists some.
 func (t Tenant) Admits(from netip.Addr) bool {
 	return len(t.AllowedIPs) == 0 || from.IsValid() && slices.ContainsFunc(t.AllowedIPs, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
 }

@@ -224,7 +224,7 @@ func (w *waiter) wasGranted() bool {
 // refusal names the limit that was reached: the tenant's own, or that of all.
 func (p *Limiter) refusal(l *tenantQueue) error {
 	if l.held < p.c.Each {
-		e := fault.New(fault.Unavailable, "", "requests of other tenants use everything that the tenants share here: retry later")
+		e := fault.New(fault.Unavailable, "", "the service is busy with requests of other tenants: retry later")
 		e.RetryAfter = patience
 		return e
 	}
