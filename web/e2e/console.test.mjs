@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { install, openBrowser, without } from './installation.mjs';
+import { tenancy, openBrowser, without } from './installation.mjs';
 
 const sleeper = { jobType: 'function', config: { modulePath: 'builtin', functionName: 'sleep', parameters: { durationMs: 10 } } };
 
@@ -22,7 +22,7 @@ describe('console', { skip: without }, () => {
     return one;
   };
   before(async () => {
-    installation = await install();
+    installation = await tenancy();
     browser = await openBrowser();
     const { api } = installation;
     for (const [i, name] of hostile.entries()) await api('POST', '/jobs', { name, description: name, tags: ['hostile', `t${i}`, '<b>tag</b>'], trigger: 'manual', ...sleeper });
@@ -227,29 +227,6 @@ describe('console', { skip: without }, () => {
     await one.getByText('On time').waitFor();
     await one.getByRole('link', { name: /active jobs/ }).click();
     await one.getByRole('heading', { name: 'Jobs', level: 1 }).waitFor();
-  });
-
-  test('a screen asks at most two things, once a second when open and nothing when hidden', async () => {
-    const shown = [];
-    for (const path of ['', 'jobs', 'executions', 'jobs/new', 'workers']) {
-      const one = await page();
-      await one.signIn(installation, installation.tokens.ADMIN_TOKEN, 'nowhere');
-      const asked = [];
-      one.on('request', (request) => /\/api\/|openapi/.test(request.url()) && asked.push(`${request.method()} ${request.url()}`));
-      await one.goto(`${installation.base}/console/${path}`);
-      await one.getByRole('heading', { level: 1 }).waitFor();
-      await one.waitForLoadState('networkidle');
-      assert.ok(new Set(asked).size <= (path === '' ? 4 : 2), `${path} asks ${asked.join(', ')}`); // of the overview, the next hour where there are jobs, and failures where there are some
-      await one.evaluate(() => {
-        Object.defineProperty(document, 'visibilityState', { configurable: true, get: () => 'hidden' });
-        Object.defineProperty(document, 'hidden', { configurable: true, get: () => true });
-        document.dispatchEvent(new Event('visibilitychange'));
-        window.dispatchEvent(new Event('visibilitychange'));
-      });
-      shown.push({ path, one, asked, before: asked.length });
-    }
-    await shown.at(-1).one.waitForTimeout(6_000); // longer than any of these screens waits to ask again
-    for (const { path, asked, before } of shown) assert.equal(asked.length, before, `${path} asks while it is hidden`);
   });
 
   test('a token that ends keeps the screen and what was typed', async () => {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { install, openBrowser, without } from './installation.mjs';
+import { tenancy, openBrowser, without } from './installation.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -10,7 +10,7 @@ describe('monitors', { skip: without }, () => {
   let installation;
   let browser;
   before(async () => {
-    installation = await install();
+    installation = await tenancy();
     browser = await openBrowser();
   }, { timeout: 180_000 });
   after(async () => {

@@ -1,12 +1,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { install, openBrowser, without } from './installation.mjs';
+import { tenancy, openBrowser, without } from './installation.mjs';
 
 describe('objectives', { skip: without }, () => {
   let installation;
   let browser;
   before(async () => {
-    installation = await install();
+    installation = await tenancy();
     browser = await openBrowser();
   }, { timeout: 180_000 });
   after(async () => {

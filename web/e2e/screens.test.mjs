@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { install, openBrowser, pictures, without } from './installation.mjs';
+import { seeded, openBrowser, pictures, without } from './installation.mjs';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
@@ -25,9 +25,8 @@ describe('screens', { skip: without }, () => {
     return one;
   };
   before(async () => {
-    installation = await install();
+    installation = await seeded();
     browser = await openBrowser();
-    await installation.seed('-jobs', '300', '-executions', '20000', '-days', '3', '-hostile');
     const { api, tokens } = installation;
     const { id } = await api('POST', '/jobs', { name: script, trigger: 'manual', retryConfig: { maxRetries: 0 }, maxConcurrent: 3, jobType: 'http', config: { url: `${tokens.ECHO}/`, expectedStatusCode: 418 } });
     const { id: other } = await api('POST', '/jobs', { name: hostile[2], trigger: 'manual', retryConfig: { maxRetries: 0 }, jobType: 'javascript', config: { source: `export default () => { throw new Error(${JSON.stringify(script)}) }` } });
@@ -347,6 +346,7 @@ describe('screens', { skip: without }, () => {
     await harmless(one);
     await one.goto(`${installation.base}/console/platform`);
     await one.getByRole('region', { name: 'What it depends on' }).getByText('PostgreSQL').first().waitFor();
+    await one.getByText('Settings', { exact: true }).click();
     await one.getByRole('region', { name: 'Settings' }).getByText('LOG_LEVEL', { exact: true }).waitFor();
     const admin = await page('');
     assert.equal(await admin.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Tenants' }).count(), 0);

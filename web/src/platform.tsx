@@ -1,7 +1,7 @@
 // How the installation is, for platform administrators: what it depends on, what waits in all.
 
 import { useQuery } from '@tanstack/react-query';
-import type { ReactNode } from 'react';
+import { useState, type ReactNode } from 'react';
 import { api, every, must, type Schemas } from './api';
 import { can } from './session';
 import { duration, span } from './time';
@@ -64,12 +64,13 @@ export function Platform() {
 
 const known = (count: number | null): string => (count === null ? 'not known' : count.toLocaleString('en'));
 
-/** The settings that change while the processes run, to read. */
+/** The settings that change while the processes run, to read; asked for once somebody opens them. */
 function Settings() {
-  const query = useQuery({ queryKey: ['settings'], queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/settings', { signal })), ...every(30) });
+  const [open, setOpen] = useState(false);
+  const query = useQuery({ queryKey: ['settings'], enabled: open, queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/settings', { signal })), ...every(30) });
   return (
-    <>
-      <h2>Settings</h2>
+    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Settings</summary>
       {query.error && <Problem error={query.error} />}
       {query.data && (
         <Rows label="Settings" head={['Name', 'Value', 'Where from', 'Otherwise', 'Changed']}>
@@ -84,6 +85,6 @@ function Settings() {
           ))}
         </Rows>
       )}
-    </>
+    </details>
   );
 }
