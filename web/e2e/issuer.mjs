@@ -9,7 +9,7 @@ const text = (value) => Buffer.from(JSON.stringify(value)).toString('base64url')
 export async function startIssuer({ tenant, lifetime = 300 }) {
   const { privateKey, publicKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
   const codes = new Map();
-  const issuer = { base: '', granted: 0, refresh: '', lifetime };
+  const issuer = { base: '', granted: 0, refresh: '', revoked: [], lifetime };
   const sign = (claims) => {
     const now = Math.floor(Date.now() / 1000);
     const body = `${text({ alg: 'RS256', typ: 'JWT', kid: 'one' })}.${text({ iss: issuer.base, sub: 'grace', iat: now, exp: now + issuer.lifetime, jti: randomUUID(), ...claims })}`;
@@ -35,7 +35,7 @@ export async function startIssuer({ tenant, lifetime = 300 }) {
     for await (const part of request) sent += part;
     switch (url.pathname) {
       case '/.well-known/openid-configuration':
-        return json(200, { issuer: issuer.base, authorization_endpoint: `${issuer.base}/authorize`, token_endpoint: `${issuer.base}/token`, end_session_endpoint: `${issuer.base}/logout`, code_challenge_methods_supported: ['S256'] });
+        return json(200, { issuer: issuer.base, authorization_endpoint: `${issuer.base}/authorize`, token_endpoint: `${issuer.base}/token`, revocation_endpoint: `${issuer.base}/revoke`, end_session_endpoint: `${issuer.base}/logout`, code_challenge_methods_supported: ['S256'] });
       case '/keys':
         return json(200, { keys: [{ ...publicKey.export({ format: 'jwk' }), kid: 'one', use: 'sig' }] });
       case '/authorize': {
@@ -47,6 +47,11 @@ export async function startIssuer({ tenant, lifetime = 300 }) {
       case '/token': {
         const answer = token(new URLSearchParams(sent));
         return answer ? json(200, answer) : json(400, { error: 'invalid_grant' });
+      }
+      case '/revoke': {
+        issuer.revoked.push(new URLSearchParams(sent).get('token'));
+        if (issuer.revoked.at(-1) === issuer.refresh) issuer.refresh = '';
+        return response.writeHead(200).end();
       }
       case '/logout':
         return page(`<h1>Signed out</h1><a href="${url.searchParams.get('post_logout_redirect_uri')}">Back</a>`);

@@ -51,6 +51,53 @@ describe('sign-in at an issuer', { skip: without }, () => {
     await one.getByRole('link', { name: 'Sign in with your account' }).waitFor();
   });
 
+  test('a server that restarts: the screen says so, keeps what was typed and goes on by itself, still signed in', async () => {
+    const one = await page();
+    one.expected = /ERR_|50[0-9]|Failed to fetch|400/;
+    await one.goto(`${installation.base}/console/`);
+    await one.getByRole('link', { name: 'Sign in with your account' }).click();
+    await one.getByRole('link', { name: 'I am Grace' }).click();
+    await one.getByRole('navigation', { name: 'Screens' }).waitFor();
+    const typing = await one.context().newPage();
+    await typing.goto(`${installation.base}/console/jobs/new`);
+    await typing.getByLabel('Name (required)').fill('typed before');
+    await one.goto(`${installation.base}/console/workers`);
+    await one.getByRole('region', { name: 'Lanes' }).waitFor();
+    await installation.halt();
+    await one.getByText('The service cannot be reached. The console tries again by itself.').first().waitFor();
+    await one.getByRole('region', { name: 'Lanes' }).waitFor(); // as it was
+    await typing.getByLabel('URL (required)').fill('http://127.0.0.1:1/');
+    await typing.getByRole('button', { name: 'Create the job' }).click();
+    await typing.getByText('The service cannot be reached.').first().waitFor();
+    await installation.start();
+    await one.getByRole('alert').first().waitFor({ state: 'detached' });
+    await one.getByRole('region', { name: 'Workers' }).getByText('http').first().waitFor();
+    assert.equal(await one.getByRole('dialog').count(), 0, 'it asks to sign in again');
+    assert.equal(await typing.getByLabel('Name (required)').inputValue(), 'typed before');
+    await typing.getByLabel('URL (required)').fill('https://example.com/');
+    await typing.getByRole('button', { name: 'Create the job' }).click();
+    await typing.getByRole('heading', { name: 'typed before', level: 1 }).waitFor();
+  });
+
+  test('a sign-out ends the refresh token at the issuer, and in the other tab', async () => {
+    const one = await page();
+    one.expected = /401/;
+    await one.goto(`${installation.base}/console/`);
+    await one.getByRole('link', { name: 'Sign in with your account' }).click();
+    await one.getByRole('link', { name: 'I am Grace' }).click();
+    await one.getByRole('navigation', { name: 'Screens' }).waitFor();
+    const refresh = issuer.refresh;
+    assert.ok(refresh);
+    const other = await one.context().newPage();
+    await other.goto(`${installation.base}/console/jobs`);
+    await other.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await one.getByRole('button', { name: 'Sign out' }).click();
+    await one.getByRole('heading', { name: 'Signed out' }).waitFor();
+    assert.equal(issuer.revoked.at(-1), refresh);
+    await other.reload();
+    await other.getByRole('link', { name: 'Sign in with your account' }).waitFor();
+  });
+
   test('says in words why the issuer let nobody in', async () => {
     const one = await page();
     await one.goto(`${installation.base}/console/`);

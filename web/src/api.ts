@@ -36,11 +36,22 @@ api.use({
   },
 });
 
-/** How a screen that is looked at keeps itself new: every so often, and less often while it fails. Nothing is asked while it is hidden. */
+interface Asked {
+  state: { error: Error | null; status: string };
+}
+
+/** In how many milliseconds to ask again after an error; false where asking again would not help. A service that is away is asked soon, one that is busy later. */
+export function again({ state: { error, status } }: Asked): number | false {
+  if (status !== 'error') return false;
+  if (!(error instanceof SchedulerError)) return 5_000;
+  if (error.status === 429) return 30_000;
+  return error.status >= 500 ? 15_000 : false;
+}
+
+/** How a screen that is looked at keeps itself new: every so often, and after an error as `again` says. Nothing is asked while it is hidden. */
 export function every(seconds: number) {
   return {
-    refetchInterval: (query: { state: { fetchFailureCount: number; status: string } }) =>
-      query.state.status === 'error' || query.state.fetchFailureCount > 0 ? Math.min(60, seconds * 2 ** (1 + query.state.fetchFailureCount)) * 1000 : seconds * 1000,
+    refetchInterval: (query: Asked) => (query.state.status === 'error' ? again(query) || 60_000 : seconds * 1000),
     refetchIntervalInBackground: false,
   };
 }

@@ -3,7 +3,7 @@
 import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
 import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useState, type ReactNode } from 'react';
-import { api, must, newKey, type Execution, type Schemas } from './api';
+import { again, api, must, newKey, type Execution, type Schemas } from './api';
 import { Output } from './output';
 import { can } from './session';
 import { duration } from './time';
@@ -18,7 +18,7 @@ export function ExecutionScreen() {
   const query = useQuery({
     queryKey: ['execution', id],
     queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/executions/{id}', { signal, params: { path: { id } } })),
-    refetchInterval: (asked) => (asked.state.status === 'error' ? 30_000 : asked.state.data && lasting.has(asked.state.data.status) ? false : 2_000),
+    refetchInterval: (asked) => (asked.state.status === 'error' ? again(asked) : asked.state.data && lasting.has(asked.state.data.status) ? false : 2_000),
   });
   const run = query.data;
   if (!run) return query.error ? <Problem error={query.error} again={() => void query.refetch()} /> : <Loading what="the execution" />;

@@ -1,6 +1,7 @@
 // A list that is read page after page.
 
 import { useInfiniteQuery } from '@tanstack/react-query';
+import { again } from './api';
 
 type Page<T> = { items: T[]; nextCursor: string | null };
 
@@ -13,8 +14,9 @@ export function usePages<T>(queryKey: unknown[], read: (page: { limit: number; c
     getNextPageParam: (page) => page.nextCursor ?? undefined,
     refetchInterval: (asked) => {
       const pages = asked.state.data?.pages;
+      if (asked.state.status === 'error') return again(asked);
       if (!seconds || (pages && pages.length > 1)) return false;
-      return asked.state.status === 'error' ? 30_000 : seconds(pages?.[0]?.items ?? []) * 1000;
+      return seconds(pages?.[0]?.items ?? []) * 1000;
     },
   });
   return { query, items: query.data?.pages.flatMap((page) => page.items) ?? [] };

@@ -3,7 +3,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { Link } from '@tanstack/react-router';
 import type { ReactNode } from 'react';
-import type { Schemas } from './api';
+import { again, type Schemas } from './api';
 import { List } from './list';
 import { Strip } from './strip';
 import { duration, relative } from './time';
@@ -24,7 +24,7 @@ export function Runs({ queryKey, read, empty, zone, strip }: Props) {
     queryFn: ({ pageParam, signal }) => read(pageParam, signal),
     initialPageParam: '',
     getNextPageParam: (page) => page.nextCursor ?? undefined,
-    refetchInterval: (asked) => (asked.state.status === 'error' ? 30_000 : asked.state.data?.pages.length === 1 ? 2_000 : false),
+    refetchInterval: (asked) => (asked.state.status === 'error' ? again(asked) : asked.state.data?.pages.length === 1 ? 2_000 : false),
   });
   const runs = query.data?.pages.flatMap((page) => page.items) ?? [];
   const live = query.data?.pages.length === 1;

@@ -100,11 +100,20 @@ export async function signIn(authorization: string): Promise<void> {
   open(await call('POST', authorization));
 }
 
-/** Forgets the token here and in the browser, and signs out at the issuer if that is where somebody signed in. */
+/** Forgets the token here and in the browser, and signs out at the issuer if that is where somebody signed in. The cookie is the service's to remove: where that is away, it says so and tries again. */
 export async function signOut(): Promise<void> {
   open(null);
-  const answer = (await ask('DELETE')) as { signOutUrl: string } | null;
-  if (answer) location.assign(answer.signOutUrl);
+  while (!state.session) {
+    try {
+      const answer = (await ask('DELETE')) as { signOutUrl: string } | null;
+      set({ ended: null });
+      if (answer) location.assign(answer.signOutUrl);
+      return;
+    } catch {
+      set({ ended: 'You are signed out on this page, but this browser still keeps your session: the service could not be reached. The page tries again by itself; leave it open, or close the browser.' });
+      await new Promise((resolve) => setTimeout(resolve, 3000));
+    }
+  }
 }
 
 /** The API refuses the token: the screen stays and asks for another. */

@@ -152,8 +152,10 @@ function SignInAgain({ reason }: { reason: string }) {
     window.addEventListener('focus', back);
     return () => window.removeEventListener('focus', back);
   }, [issuer, queries]);
+  // Browsers close a question at the second Escape, whatever it says to the first.
+  const stay = (): void => ref.current?.showModal();
   return (
-    <dialog ref={ref} aria-labelledby="again" onCancel={(event) => event.preventDefault()}>
+    <dialog ref={ref} aria-labelledby="again" onCancel={(event) => event.preventDefault()} onClose={stay}>
       <h2 id="again">Sign in again</h2>
       <p>{reason}. Your screen stays as it is.</p>
       <IssuerLink elsewhere />

@@ -3,7 +3,7 @@
 
 import { useQuery } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, must, type Execution, type Schemas } from './api';
+import { again, api, must, type Execution, type Schemas } from './api';
 import { duration } from './time';
 import { Loading, Problem, Rows, Status, Time } from './ui';
 
@@ -29,7 +29,7 @@ function Phases({ run, finished }: { run: Execution; finished: boolean }) {
   const query = useQuery({
     queryKey: ['timeline', run.id, run.status, run.attempts.length],
     queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/executions/{id}/timeline', { signal, params: { path: { id: run.id } } })),
-    refetchInterval: (asked) => (finished ? false : asked.state.status === 'error' ? 30_000 : 5_000),
+    refetchInterval: (asked) => (finished ? false : asked.state.status === 'error' ? again(asked) : 5_000),
   });
   if (query.error) return <Problem error={query.error} again={() => void query.refetch()} />;
   if (!query.data) return <Loading what="the timeline" />;
