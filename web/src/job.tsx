@@ -211,8 +211,7 @@ function Actions({ job }: { job: Job }) {
       {can('jobs:trigger') && <button type="button" className="main" onClick={() => setVerb('trigger')}>Run now</button>}
       {can('jobs:write') && <Link className="button" to="/jobs/$id/edit" params={{ id: job.id }}>Edit</Link>}
       {can('jobs:write') && <Link className="button" to="/jobs/new" search={{ from: job.id }}>Copy</Link>}
-      {can('jobs:control') && job.status === 'active' && <button type="button" onClick={() => setVerb('pause')}>Pause</button>}
-      {can('jobs:control') && job.status !== 'active' && <button type="button" onClick={() => setVerb('resume')}>Resume</button>}
+      {can('jobs:control') && <button type="button" onClick={() => setVerb(job.status === 'active' ? 'pause' : 'resume')}>{job.status === 'active' ? 'Pause' : 'Resume'}</button>}
       {can('jobs:control') && job.status !== 'inactive' && <button type="button" className="danger" onClick={() => setVerb('stop')}>Stop</button>}
       {can('jobs:write') && <button type="button" className="danger" onClick={() => setVerb('delete')}>Delete</button>}
       {verb && <ActDialog verb={verb} job={job} onClose={() => setVerb(null)} />}

@@ -3,7 +3,7 @@
 import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
-import { api, must, type Job, type Schemas } from './api';
+import { again, api, must, type Job, type Schemas } from './api';
 import { BulkDialog, verbs, type Chosen, type Verb } from './bulk';
 import { jobSorts, jobStatuses, selectionOf, type JobFilters } from './jobs-filter';
 import { List, useNarrow } from './list';
@@ -28,7 +28,7 @@ export function Jobs() {
     initialPageParam: '',
     getNextPageParam: (page) => page.nextCursor ?? undefined,
     // Reading many pages again and again costs more than it tells.
-    refetchInterval: (asked) => (asked.state.data?.pages.length === 1 && asked.state.status !== 'error' ? 10_000 : false),
+    refetchInterval: (asked) => (asked.state.status === 'error' ? again(asked) : asked.state.data?.pages.length === 1 ? 10_000 : false),
   });
   const jobs = query.data?.pages.flatMap((page) => page.items) ?? [];
   const filtered = Object.keys(selectionOf(filters)).length > 0;
@@ -102,6 +102,12 @@ function Table({ jobs, total, filters, set, more, done }: { jobs: Job[]; total: 
     setPicked(next);
     setMatching(false);
   };
+  /** Those that a verb acts on: a pause of some jobs leaves out those that are paused already. */
+  const chosenFor = (verb: Verb): Chosen => {
+    if (!('ids' in chosen)) return chosen;
+    const active = jobs.filter((job) => picked.has(job.id) && job.status === 'active').map((job) => job.id);
+    return verb === 'pause' && active.length > 0 ? { ids: active, active: true } : chosen;
+  };
   const withRuns = !useNarrow() && can('executions:read');
   const strips = useStrips(withRuns);
   const allowed = (Object.keys(verbs) as Verb[]).filter((one) => can(verbs[one].needs));
@@ -137,7 +143,7 @@ function Table({ jobs, total, filters, set, more, done }: { jobs: Job[]; total: 
           {withRuns && <span role="cell"><LastRuns of={job} runs={strips.of.get(job.id)} /></span>}
           <span role="cell" className="wide">{job.tags.map((tag) => <button key={tag} type="button" className="tag" title={`Only jobs with the tag ${tag}`} onClick={() => set({ tag })}><bdi>{tag}</bdi></button>)}</span>
         </>} />
-      {verb && <BulkDialog verb={verb} chosen={chosen} onClose={(changed) => { setVerb(null); if (changed) { setPicked(new Set()); setMatching(false); done(); } }} />}
+      {verb && <BulkDialog verb={verb} chosen={chosenFor(verb)} onClose={(changed) => { setVerb(null); if (changed) { setPicked(new Set()); setMatching(false); done(); } }} />}
     </>
   );
 }

@@ -1,8 +1,8 @@
 // What an execution writes, as it writes it.
 
 import { useQuery } from '@tanstack/react-query';
-import { useEffect, useRef, useState } from 'react';
-import { api, must, type Execution, type Schemas } from './api';
+import { useEffect, useLayoutEffect, useRef, useState } from 'react';
+import { again, api, must, type Execution, type Schemas } from './api';
 import { absolute } from './time';
 import { usePreferences } from './preferences';
 import { Problem } from './ui';
@@ -34,7 +34,7 @@ export function Output({ run, finished }: { run: Execution; finished: boolean })
       read.current = finished;
       return lines.current;
     },
-    refetchInterval: (asked) => (read.current ? false : asked.state.status === 'error' ? 30_000 : 2_000),
+    refetchInterval: (asked) => (read.current ? false : asked.state.status === 'error' ? again(asked) : 2_000),
   });
   const { refetch } = query;
   useEffect(() => {
@@ -43,6 +43,12 @@ export function Output({ run, finished }: { run: Execution; finished: boolean })
   const all = query.data ?? [];
   const shown = wanted ? all.filter((line) => line.text.toLowerCase().includes(wanted.toLowerCase())) : all;
   const zone = clock === 'utc' ? 'UTC' : myZone;
+  // The newest line stays in sight while an execution writes, unless somebody reads further up.
+  const box = useRef<HTMLDivElement>(null);
+  const follows = useRef(!finished);
+  useLayoutEffect(() => {
+    if (box.current && follows.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [query.data]);
   const several = run.attempts.length > 1;
   if (query.error) return <Problem error={query.error} again={() => void query.refetch()} />;
   if (all.length === 0) return <p className="faint">{finished ? 'It wrote nothing.' : 'It has written nothing yet.'}</p>;
@@ -55,7 +61,7 @@ export function Output({ run, finished }: { run: Execution; finished: boolean })
         <button type="button" onClick={() => save(text(), `${run.id}.txt`)}>Download</button>
         <span className="faint" role="status">{shown.length} {shown.length === 1 ? 'line' : 'lines'}{all.length === maxLines && ', the newest'}</span>
       </div>
-      <div className="output" tabIndex={0} role="region" aria-label="Lines">
+      <div ref={box} onScroll={({ currentTarget: { scrollTop, clientHeight, scrollHeight } }) => { follows.current = scrollTop + clientHeight >= scrollHeight - 40; }} className="output" tabIndex={0} role="region" aria-label="Lines">
         {shown.map((line) => (
           <div key={line.id} className={line.stream === 'stderr' ? 'bad' : undefined}>
             <span className="faint" title={absolute(line.at, zone)}>{absolute(line.at, zone).slice(11, 19)}{several && ` #${line.attempt}`}{line.stream === 'stderr' && ' stderr'}</span>{' '}

@@ -76,10 +76,26 @@ export function Loading({ what }: { what: string }) {
   return <p role="status" className="loading">Loading {what}…</p>;
 }
 
+/** Gives the focus back to what had it; where that is gone, to the screen. */
+export function useFocusBack(): void {
+  useEffect(() => {
+    const before = document.activeElement;
+    return () => {
+      // The question leaves the page after this, and what it changes comes with it.
+      setTimeout(() => {
+        if (document.activeElement !== document.body || document.querySelector('dialog[open]')) return;
+        const back = before instanceof HTMLElement && before.isConnected && before !== document.body ? before : document.getElementById('main');
+        back?.focus({ preventScroll: true });
+      });
+    };
+  }, []);
+}
+
 /** A question in front of the screen. Escape closes it, and the browser keeps the focus inside. */
 export function Dialog({ title, onClose, children }: { title: string; onClose: () => void; children: ReactNode }) {
   const ref = useRef<HTMLDialogElement>(null);
   const id = useId();
+  useFocusBack();
   useEffect(() => {
     const dialog = ref.current;
     if (dialog && !dialog.open) dialog.showModal();
