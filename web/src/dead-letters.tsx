@@ -201,7 +201,7 @@ function Actions({ letter }: { letter: Letter }) {
     onSuccess: changed,
   });
   const error = replay.error ?? discard.error;
-  const of = <span className="unseen"> {letter.jobName} of {letter.failedAt}</span>;
+  const of = <span className="unseen"> <bdi>{letter.jobName}</bdi> of {letter.failedAt}</span>;
   return (
     <div className="actions">
       <button type="button" disabled={replay.isPending} onClick={() => replay.mutate()}>Replay{of}</button>

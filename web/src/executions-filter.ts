@@ -16,13 +16,19 @@ export interface ExecutionFilters {
   to?: string | undefined;
 }
 
+/** A time with its offset, as the API takes it. */
+function timeOf(value: unknown): string | undefined {
+  const text = textOf(value);
+  return text && /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:\d{2})$/.test(text) && !Number.isNaN(Date.parse(text)) ? text : undefined;
+}
+
 export function executionFilters(search: Record<string, unknown>): ExecutionFilters {
   return {
     status: executionStatuses.find((one) => one === search['status']),
     trigger: triggerTypes.find((one) => one === search['trigger']),
     error: errorTypes.find((one) => one === search['error']),
     job: textOf(search['job']),
-    from: textOf(search['from']),
-    to: textOf(search['to']),
+    from: timeOf(search['from']),
+    to: timeOf(search['to']),
   };
 }

@@ -42,7 +42,7 @@ export function Secrets() {
       {asked && 'remove' in asked && (
         <FormDialog title={`Delete the secret ${asked.remove.name}`} submit="Delete this secret" danger onClose={close}
           act={() => must(api.DELETE('/api/v1/scheduler/secrets/{name}', { params: { path: { name: asked.remove.name } } }) as Promise<{ response: Response }>)}>
-          <p>Runs of jobs that refer to it fail from then on.</p>
+          <p>A secret that jobs refer to is refused until they no longer do. What still waits of an older definition and refers to it fails.</p>
         </FormDialog>
       )}
     </>
