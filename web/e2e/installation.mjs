@@ -111,8 +111,9 @@ export async function share() {
 export async function seeded() {
   const { stop, ...running } = await share();
   const tenant = handle(running, readTokens(running.data));
+  const before = running.before ?? new Date().toISOString();
   if (!process.env.CONSOLE_E2E) await tenant.seed(...seeding);
-  return { ...tenant, stop };
+  return { ...tenant, before, stop };
 }
 
 /** A tenant of its own in the installation that all files share: it has nothing yet. */

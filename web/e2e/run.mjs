@@ -10,9 +10,10 @@ const named = process.argv.slice(2);
 const files = named.length > 0 ? named : readdirSync(here).filter((name) => name.endsWith('.test.mjs')).sort().map((name) => here + name);
 const installation = without ? null : await install();
 try {
+  const before = new Date().toISOString(); // what is older is of the seed
   await installation?.seed(...seeding);
   const { base, link, data, secret } = installation ?? {};
-  const tests = spawn(process.execPath, ['--test', '--test-concurrency=2', ...files], { stdio: 'inherit', env: { ...process.env, ...(installation && { CONSOLE_E2E: JSON.stringify({ base, link, data, secret }) }) } });
+  const tests = spawn(process.execPath, ['--test', '--test-concurrency=2', ...files], { stdio: 'inherit', env: { ...process.env, ...(installation && { CONSOLE_E2E: JSON.stringify({ base, link, data, secret, before }) }) } });
   process.exitCode = await new Promise((resolve) => tests.once('exit', (code) => resolve(code ?? 1)));
 } finally {
   await installation?.stop();

@@ -58,7 +58,7 @@ describe('screens', { skip: without }, () => {
     await one.goto(`${installation.base}/console/executions?status=failed`);
     await one.getByRole('table', { name: 'Executions' }).getByRole('link').first().waitFor();
     await harmless(one);
-    const { items } = await installation.api('GET', '/executions?status=completed&limit=1');
+    const { items } = await installation.api('GET', `/executions?status=completed&limit=1&to=${installation.before}`);
     await one.goto(`${installation.base}/console/executions/${items[0].id}`);
     await one.getByRole('region', { name: 'Lines' }).getByText('</pre><script>alert(2)</script>').waitFor();
     await harmless(one);
@@ -346,7 +346,7 @@ describe('screens', { skip: without }, () => {
     await harmless(one);
     await one.goto(`${installation.base}/console/platform`);
     await one.getByRole('region', { name: 'What it depends on' }).getByText('PostgreSQL').first().waitFor();
-    await one.getByText('Settings', { exact: true }).click();
+    await one.locator('summary', { hasText: 'Settings' }).press('Enter');
     await one.getByRole('region', { name: 'Settings' }).getByText('LOG_LEVEL', { exact: true }).waitFor();
     const admin = await page('');
     assert.equal(await admin.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Tenants' }).count(), 0);
@@ -365,9 +365,7 @@ describe('screens', { skip: without }, () => {
     for (const [name, path] of [...Object.entries(routes), ...Object.entries(platformRoutes)]) {
       const one = name in platformRoutes ? platform : ours;
       await one.goto(`${installation.base}/console/${path.replace(/[A-Z]{3,}/, (thing) => ids[thing])}`);
-      await one.getByRole('heading', { level: 1 }).waitFor();
-      await one.waitForFunction(() => !document.querySelector('.loading'));
-      await one.waitForLoadState('networkidle');
+      await one.settled();
       await one.evaluate(axe);
       for (const colorScheme of ['light', 'dark']) {
         for (const width of [360, 768, 1440]) {
@@ -375,7 +373,9 @@ describe('screens', { skip: without }, () => {
           await one.emulateMedia({ colorScheme });
           await one.setViewportSize({ width, height: 900 });
           assert.ok(await one.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: the page is wider than the screen`);
-          const { violations } = await one.evaluate(() => globalThis.axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'], resultTypes: ['violations'] }));
+          // In the dark, the page has the same elements in other colours.
+          const rules = colorScheme === 'dark' ? { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } : ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+          const { violations } = await one.evaluate((runOnly) => globalThis.axe.run(document, { runOnly, resultTypes: ['violations'] }), rules);
           assert.deepEqual(violations.map(({ id, nodes }) => [id, nodes.slice(0, 3).map(({ html, failureSummary }) => [html, failureSummary])]), [], where);
           if (width !== 768) await one.screenshot({ path: `${pictures}/${name.replaceAll(' ', '-')}-${colorScheme}-${width}.png` });
         }
