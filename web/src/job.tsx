@@ -5,12 +5,12 @@ import { getRouteApi, Link, useNavigate } from '@tanstack/react-router';
 import { useState, type FormEvent, type ReactNode } from 'react';
 import { api, every, must, type Job, type Schemas } from './api';
 import { Backfills } from './backfills';
-import { effects, type Verb } from './bulk';
 import { Runs } from './runs';
 import { scheduleOf } from './schedule';
 import { can } from './session';
 import { duration } from './time';
 import { Dialog, Empty, Facts, Field, Json, Loading, Problem, Status, Time, Title } from './ui';
+import { effects, type Verb } from './verbs';
 
 const route = getRouteApi('/jobs/$id');
 const tabs = { summary: 'Summary', runs: 'Runs', backfills: 'Backfills', versions: 'Versions', json: 'JSON' } as const;

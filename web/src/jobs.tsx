@@ -4,7 +4,7 @@ import { useInfiniteQuery } from '@tanstack/react-query';
 import { getRouteApi, Link } from '@tanstack/react-router';
 import { useEffect, useState } from 'react';
 import { again, api, must, type Job, type Schemas } from './api';
-import { BulkDialog, verbs, type Chosen, type Verb } from './bulk';
+import { BulkDialog, type Chosen } from './bulk';
 import { jobSorts, jobStatuses, selectionOf, type JobFilters } from './jobs-filter';
 import { List, useNarrow } from './list';
 import { scheduleOf } from './schedule';
@@ -13,6 +13,7 @@ import { Strip } from './strip';
 import { useStrips } from './strips';
 import { Typed } from './typed';
 import { Empty, Loading, Problem, Status, Time, Title } from './ui';
+import { verbs, type Verb } from './verbs';
 import { Views } from './views';
 
 const route = getRouteApi('/jobs');
