@@ -75,6 +75,7 @@ describe('settings', { skip: without }, () => {
     await one.getByRole('button', { name: 'Delete this secret' }).click();
     await one.getByText('There are no secrets yet.').waitFor();
     const viewer = await all.page('secrets', { token: all.installation.tokens.VIEWER_TOKEN });
+    viewer.expected = /403/;
     await viewer.settled();
     assert.equal(await viewer.getByRole('button', { name: /New secret|Replace|Delete/ }).count(), 0);
   });
