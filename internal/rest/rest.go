@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -286,4 +288,49 @@ func (s *server) routes(page, shown http.Handler) http.Handler {
 		api.HandlerWithOptions(strict, api.ChiServerOptions{BaseRouter: operations, ErrorHandlerFunc: s.refuseUndecoded})
 	})
 	return router
+}
+
+// noRoute says where the contract is, to people and to programs (RFC 8631). Who
+// serves /internal alone has no page to show.
+func (s *server) noRoute(w http.ResponseWriter, r *http.Request) {
+	message := "there is nothing at this path"
+	if s.Side != Internal {
+		message += ": see what there is at " + reference.Path + "/, and for programs at " + reference.Contract
+		w.Header().Set("Link", "<"+reference.Contract+`>; rel="service-desc", <`+reference.Path+`/>; rel="service-doc"`)
+	}
+	s.refuse(w, r, fault.New(fault.NotFound, fault.CodeNotFound, message))
+}
+
+// noMethod answers a known path with another method, and says which ones it
+// has; OPTIONS asks for nothing else.
+func (s *server) noMethod(router chi.Router) http.HandlerFunc {
+	methods := []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	return func(w http.ResponseWriter, r *http.Request) {
+		path := r.URL.Path
+		if r.URL.RawPath != "" {
+			path = r.URL.RawPath
+		}
+		var allowed []string
+		for _, method := range methods {
+			if router.Match(chi.NewRouteContext(), method, path) {
+				allowed = append(allowed, method)
+				if method == http.MethodGet {
+					allowed = append(allowed, http.MethodHead)
+				}
+			}
+		}
+		if len(allowed) == 0 { // a method that nobody knows, somewhere
+			s.noRoute(w, r)
+			return
+		}
+		w.Header().Set("Allow", strings.Join(append(allowed, http.MethodOptions), ", "))
+		if slices.Contains(allowed, http.MethodPatch) {
+			w.Header().Set("Accept-Patch", patchMedia)
+		}
+		if r.Method == http.MethodOptions {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		s.refuse(w, r, fault.New(fault.Invalid, fault.CodeMethodNotAllowed, "this path has no such method, see the header Allow"))
+	}
 }

@@ -131,7 +131,7 @@ func TestComposeSetsVariablesThatExist(t *testing.T) {
 // of ours in deploy among the names that package telemetry registers.
 func TestDashboardsAndAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
-	registered := regexp.MustCompile(`"(scheduler_[a-z_]+)"`).FindAllStringSubmatch(readText(t, "internal/telemetry/metrics.go")+readText(t, "internal/telemetry/pool.go"), -1)
+	registered := regexp.MustCompile(`"(scheduler_[a-z_]+)"`).FindAllStringSubmatch(readText(t, "internal/telemetry/metrics.go")+readText(t, "internal/telemetry/register.go")+readText(t, "internal/telemetry/pool.go"), -1)
 	var known []string
 	for _, found := range registered {
 		known = append(known, found[1])

@@ -223,7 +223,8 @@ var crossTenant = map[string]string{
 // sqlInGo are the places outside db/queries that hold SQL, each with the
 // reason. Test set-up may hold some too.
 var sqlInGo = map[string]string{
-	"internal/postgres/postgres.go":            "asks the catalogue about the session's role, and sets the tenant of a transaction",
+	"internal/postgres/postgres.go":            "asks the catalogue about the session's role",
+	"internal/postgres/tx.go":                  "sets the tenant of a transaction",
 	"internal/postgres/needs.go":               "asks the catalogue what a server and a login may do, before there is a schema",
 	"internal/postgres/server.go":              "asks for the server's settings, in a catalogue that sqlc does not know",
 	"internal/postgres/migrate.go":             "asks for the schema's version, whatever the schema",

@@ -351,52 +351,6 @@ func flood(ctx context.Context, a *arena) error {
 	return doNothing(ctx, a)
 }
 
-func prepareKey(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"keyed","trigger":"manual","overlapPolicy":"allow","concurrencyKey":"one",`+noop+`}`)
-	if err != nil {
-		return err
-	}
-	return a.state.waiting(ctx, id, 100_000, "one")
-}
-
-func prepareKeys(ctx context.Context, a *arena) error {
-	id, err := a.makeJob(ctx, a.noisy, `{"name":"keys","trigger":"manual","overlapPolicy":"allow",`+noop+`}`)
-	a.aims = []uuid.UUID{id}
-	if err != nil {
-		return err
-	}
-	return a.state.expiredKeys(ctx, a.noisy.TenantID, 250_000)
-}
-
-// keyedTriggers asks a hundred times a second, each time with a new key.
-func keyedTriggers(ctx context.Context, a *arena) error {
-	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 100, MaxConnsPerHost: 100}}
-	defer client.CloseIdleConnections()
-	var sent sync.WaitGroup
-	defer sent.Wait()
-	for n, begin := 0, clock.Now(); ; n++ {
-		if until(ctx, begin.Add(time.Duration(n)*10*time.Millisecond)) != nil {
-			return nil
-		}
-		sent.Go(func() {
-			r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"/jobs/"+a.aims[0].String()+"/trigger", strings.NewReader("{}"))
-			if err != nil {
-				return
-			}
-			r.Header = http.Header{"Authorization": {"Bearer " + a.noisy.token}, "Content-Type": {"application/json"}, "Idempotency-Key": {uuid.NewString()}}
-			if answer, err := client.Do(r); err == nil {
-				_ = answer.Body.Close()
-			}
-		})
-	}
-}
-
-func noteExpiredKeys(ctx context.Context, a *arena) error {
-	n, err := a.state.keysExpired(ctx)
-	a.note("%d expired keys left", n)
-	return errors.Join(err, noteCompleted(ctx, a))
-}
-
 // adversaryNames are what -against takes.
 func adversaryNames() []string {
 	var all []string

@@ -323,3 +323,14 @@ const stamp = "15:04:05.000"
 func (w *work) concurrencyLimited() bool {
 	return w.overlap != api.OverlapPolicyAllow && w.overlap != api.OverlapPolicyCancelRunning
 }
+
+// checkReport checks that a report that was accepted decided, and that its repeat was
+// answered alike (I8).
+func (e *evidence) checkReport(f *findings, r row, c call) {
+	if !c.reported || c.status != http.StatusOK {
+		return
+	}
+	decided := r.attempt == c.attempt && (r.status == "completed" || r.status == "cancelled")
+	f.check("I8", decided, r.job, r.id, "the report of attempt %d was accepted, and execution %s is %s by attempt %d", c.attempt, r.id, r.status, r.attempt)
+	f.check("I8", c.again != http.StatusConflict || r.status == "cancelled", r.job, r.id, "the same report of execution %s was answered 200 and then %d", r.id, c.again)
+}

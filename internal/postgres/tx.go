@@ -1,0 +1,227 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/scheduler-service/scheduler/db"
+)
+
+// Tx is one transaction: its queries, and the time that it decides by.
+type Tx struct {
+	*db.Queries
+	// At is the database's clock when the transaction began, in UTC. Everything that is
+	// durable is decided by it and not by a process's clock, and one
+	// transaction uses one time.
+	At time.Time
+
+	conn      *pgxpool.Conn
+	through   db.DBTX // that its queries go through
+	committed bool
+	cut       bool       // see Cut
+	opening   *pgx.Batch // what begins it, until that is sent
+}
+
+// opened reads the answers to what began the transaction; an error of them is
+// what closing the results answers, too.
+func (tx *Tx) opened(results pgx.BatchResults, o opening) pgx.BatchResults {
+	if o.begin() != "" {
+		_, _ = results.Exec()
+	}
+	var set string
+	into := []any{&tx.At}
+	for range o.settings() {
+		into = append(into, &set)
+	}
+	_ = results.QueryRow().Scan(into...)
+	tx.At, tx.opening = tx.At.UTC(), nil
+	return results
+}
+
+// callKey is the key of WithCall.
+type callKey struct{}
+
+// WithCall makes transactions begun with the context say who makes their
+// changes, in app.call, for the triggers that record changes. See package audit,
+// which writes the text.
+func WithCall(ctx context.Context, call string) context.Context {
+	return context.WithValue(ctx, callKey{}, call)
+}
+
+// InTx runs fn in one transaction: committed when fn returns nil, rolled back
+// otherwise.
+func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{}, fn)
+}
+
+// InTxLed is InTx without a round trip for the beginning, which travels with the
+// first statement of fn: that must be one that reads rows, and Tx.At is known
+// once it was answered.
+func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{led: true}, fn)
+}
+
+// InTenant runs fn in one transaction that sees and writes the rows of one
+// tenant only, whatever its statements say.
+func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String()}, fn)
+}
+
+// InTenantLed is InTenant without a round trip for the beginning, see InTxLed. Tx.At
+// is known once the first statement was answered.
+func (d *DB) InTenantLed(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true}, fn)
+}
+
+// InTenantEach runs fn with statements that read the tenant's rows, each in a
+// transaction of its own, which is one round trip: for what needs no common time.
+func (d *DB) InTenantEach(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), each: true}, fn)
+}
+
+// InSnapshot is InTenant for reports and lists: all statements see the tenant's
+// rows as of one time and may write nothing. Each is planned for its own
+// parameters: a plan that is kept for all of them suits neither a job nor a tenant,
+// neither an hour nor a month, and locks every partition, whatever the parameters
+// say. The beginning travels with the first statement, see InTxLed.
+func (d *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_custom_plan"}, fn)
+}
+
+// InList is InSnapshot for lists: what has to come in an order comes by an index
+// that has it, if there is one, and is read only as far as the page goes. The
+// planner expects fewer rows of a tenant than there are, because the policies ask
+// for the tenant once more, and would rather read and sort them all.
+func (d *DB) InList(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_custom_plan", unsorted: true}, fn)
+}
+
+// InNewest is InList for the first page of a list without filters. Its statement has
+// one plan for all tenants, which is kept: planning takes longer than reading such a
+// page. Of a partitioned table see PagedSince.
+func (d *DB) InNewest(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_generic_plan", unsorted: true}, fn)
+}
+
+// AcrossTenants runs fn in one transaction that may read the list of tenants,
+// and no row that is a tenant's own. It is for platform administrators.
+func (d *DB) AcrossTenants(ctx context.Context, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{platform: "on"}, fn)
+}
+
+// opening is how a transaction begins.
+type opening struct {
+	tenant, platform string // the settings of the policies
+	call             string // see WithCall
+	report           bool   // see InSnapshot
+	plans            string // plan_cache_mode; empty: that of the server
+	unsorted         bool   // see InList
+	led              bool   // see InTxLed
+	each             bool   // see InTenantEach
+}
+
+// begin is the statement that begins the transaction; empty where the round trip is
+// the transaction.
+func (o opening) begin() string {
+	switch {
+	case o.each:
+		return ""
+	case o.report:
+		return "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+	}
+	return "BEGIN"
+}
+
+// setting is one for the rest of a transaction.
+type setting struct{ name, value string }
+
+// settings are those of the transaction. One that reads changes nothing that anybody
+// would have to be recorded for.
+func (o opening) settings() []setting {
+	all := []setting{{"app.tenant_id", o.tenant}}
+	if !o.each && !o.report {
+		all = append(all, setting{"app.platform", o.platform}, setting{"app.call", o.call})
+	}
+	if o.plans != "" {
+		all = append(all, setting{"plan_cache_mode", o.plans})
+	}
+	if o.unsorted {
+		all = append(all, setting{"enable_sort", "off"})
+	}
+	return all
+}
+
+// batch is everything that is sent ahead of the first statement.
+func (o opening) batch() *pgx.Batch {
+	b := &pgx.Batch{}
+	if begin := o.begin(); begin != "" {
+		b.Queue(begin)
+	}
+	var text strings.Builder
+	text.WriteString("SELECT now()")
+	var values []any
+	for i, s := range o.settings() {
+		fmt.Fprintf(&text, ", set_config('%s', $%d, true)", s.name, i+1)
+		values = append(values, s.value)
+	}
+	b.Queue(text.String(), values...)
+	return b
+}
+
+// inTx opens the transaction and names the tenant in one round trip. An error
+// of the commit itself leaves the outcome unknown: it comes back as
+// Unavailable, and a caller that repeats the work must be able to.
+func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
+	if d.permits != nil {
+		give, err := d.permits.Acquire(ctx, cmp.Or(o.tenant, "platform"))
+		if err != nil {
+			return Fault(err)
+		}
+		defer give()
+	}
+	conn, err := d.poolOf(o.tenant).Acquire(ctx)
+	if err != nil {
+		return Fault(err)
+	}
+	// A connection that comes back inside a transaction is closed by the
+	// pool: that is the roll-back when fn panics or the connection is lost.
+	defer conn.Release()
+	o.call, _ = ctx.Value(callKey{}).(string)
+	tx := &Tx{conn: conn, through: conn, opening: o.batch()}
+	if o.led || o.each {
+		tx.through = leader{tx, o}
+	} else if err := tx.opened(conn.SendBatch(ctx, tx.opening), o).Close(); err != nil {
+		return Fault(err)
+	}
+	tx.Queries = db.New(tx.through)
+	if o.each {
+		return Fault(fn(tx))
+	}
+	if err := fn(tx); err != nil {
+		if tx.opening != nil { // nothing began
+			return Fault(err)
+		}
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_, _ = conn.Exec(undo, "ROLLBACK") // fn's error is the one that tells
+		return Fault(err)
+	}
+	if tx.committed || tx.opening != nil { // or never begun
+		return nil
+	}
+	tag, err := conn.Exec(ctx, "COMMIT")
+	if err != nil {
+		return Fault(err)
+	}
+	if tag.String() != "COMMIT" {
+		return fmt.Errorf("the transaction ended with %s", tag)
+	}
+	return nil
+}
