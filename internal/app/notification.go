@@ -41,10 +41,10 @@ func (p process) notifications(ctx context.Context, c config.Promoter, db *postg
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the client for notifications: %w", err)
 	}
-	sender := send.New(send.Config{DB: db, Client: client, Keys: ring, Mail: mailer, Metrics: p.metrics, Log: p.log})
+	sender := send.New(send.Config{DB: db, Client: client, Fresh: lists.Fresh, Keys: ring, Mail: mailer, Metrics: p.metrics, Log: p.log})
 	derives := derive.New(db, p.metrics, p.log)
 	watches := watch.New(watch.Config{DB: db, Log: p.log, Tell: derives.TellMonitors})
-	return append(slices.Concat(derives.Passes(), watches.Passes(), sender.Passes()), allowedHosts(lists)), client.Close, nil
+	return slices.Concat(derives.Passes(), watches.Passes(), sender.Passes()), client.Close, nil
 }
 
 // checkTarget says whether a URL may be called, by the rules for jobs of type http.

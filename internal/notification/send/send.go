@@ -44,8 +44,9 @@ const (
 type Config struct {
 	DB      *postgres.DB // acting as postgres.Engine
 	Client  *egress.Client
-	Keys    *keyring.Ring // that open the secrets of notifications
-	Mail    *Mailer       // nil: e-mail cannot be sent
+	Fresh   func(ctx context.Context) error // has Client know whom it may call now; nil: it does
+	Keys    *keyring.Ring                   // that open the secrets of notifications
+	Mail    *Mailer                         // nil: e-mail cannot be sent
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Timeout time.Duration // of one attempt; 0: 10 s
@@ -61,6 +62,9 @@ type Sender struct {
 func New(c Config) *Sender {
 	if c.Timeout == 0 {
 		c.Timeout = timeout
+	}
+	if c.Fresh == nil {
+		c.Fresh = func(context.Context) error { return nil }
 	}
 	return &Sender{c: c, store: store{db: c.DB}}
 }
@@ -86,7 +90,9 @@ func (s *Sender) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 		more := 0
 		if err == nil && ctx.Err() == nil && busy < slots && begin.Elapsed() < budget {
 			var claimed []letter
-			claimed, err = s.store.claim(ctx, now, slots-busy)
+			if err = s.c.Fresh(ctx); err == nil {
+				claimed, err = s.store.claim(ctx, now, slots-busy)
+			}
 			for _, one := range claimed {
 				go func() { done <- s.deliver(ctx, one, now) }()
 			}

@@ -54,7 +54,7 @@ queue/redistest      | devstack devstack/leaktest |  | go-redis |
 lease                | clock db:store.go fault postgres telemetry |  |  |
 loop                 | clock fault lease telemetry |  | prometheus sync |
 tenant               | clock db:store.go fault postgres |  |  |
-tenant/hosts         | db:store.go postgres |  |  |
+tenant/hosts         | clock db:store.go postgres |  |  |
 partition            | db:store.go postgres |  |  |
 fleet                | db:store.go postgres |  |  |
 settled              | clock db:store.go postgres |  |  |

@@ -38,7 +38,7 @@ func (s *store) rollUp(ctx context.Context, engine *postgres.DB) error {
 	}
 	for more := true; more; {
 		var err error
-		if more, err = collector.Fold(ctx, time.Time{}); err != nil && fault.KindOf(err) != fault.Unavailable {
+		if _, more, err = collector.Fold(ctx, time.Time{}); err != nil && fault.KindOf(err) != fault.Unavailable {
 			return fmt.Errorf("fold the counts: %w", err)
 		}
 	}

@@ -82,32 +82,35 @@ func (c *Collector) back(ctx context.Context, held lease.Lease) error {
 	return nil
 }
 
-// foldBudget is how long a pass of folding goes on.
-const foldBudget = time.Second
+// foldBudget is how long a pass of folding goes on, and foldIdle the distance to the next
+// of one that found nothing to fold.
+const foldBudget, foldIdle = time.Second, 2 * time.Minute
 
 // Fold moves what is counted into the roll-ups, tenant by tenant, of those that
-// have enough of it at now; a zero now means the database's clock. It says whether
-// its budget ended before the work did. Any number of processes may fold at once, each
+// have enough of it at now; a zero now means the database's clock. It says of how many, and
+// whether its budget ended before the work did. Any number of processes may fold at once, each
 // another tenant. A tenant whose roll-ups cannot be folded keeps what is counted,
 // which statistics read, and stops no other.
-func (c *Collector) Fold(ctx context.Context, now time.Time) (more bool, err error) {
+func (c *Collector) Fold(ctx context.Context, now time.Time) (folded int, more bool, err error) {
 	begin, failed := clock.Start(), []uuid.UUID{}
 	var faults []error
 	for ctx.Err() == nil {
 		tenant, err := c.store.fold(ctx, now, failed)
 		switch {
 		case err != nil && (tenant == uuid.Nil || !postgres.Refused(err) && fault.KindOf(err) == fault.Unavailable):
-			return false, errors.Join(append(faults, err)...)
+			return folded, false, errors.Join(append(faults, err)...)
 		case err != nil:
 			failed, faults = append(failed, tenant), append(faults, err)
 		case tenant == uuid.Nil:
-			return false, errors.Join(faults...)
+			return folded, false, errors.Join(faults...)
+		default:
+			folded++
 		}
 		if begin.Elapsed() >= foldBudget {
-			return true, errors.Join(faults...)
+			return folded, true, errors.Join(faults...)
 		}
 	}
-	return false, errors.Join(faults...)
+	return folded, false, errors.Join(faults...)
 }
 
 // Passes is what a process that collects does again and again.
@@ -127,9 +130,12 @@ func (c *Collector) Passes() []loop.Pass {
 }
 
 func (c *Collector) fold(ctx context.Context, turn *loop.Turn) error {
-	more, err := c.Fold(ctx, time.Time{})
-	if more {
+	folded, more, err := c.Fold(ctx, time.Time{})
+	switch {
+	case more:
 		turn.Again(loop.Soon)
+	case folded == 0 && err == nil:
+		turn.Again(foldIdle)
 	}
 	return err
 }

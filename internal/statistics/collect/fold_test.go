@@ -42,7 +42,7 @@ func (b *bundle) foldAll() {
 	b.t.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = b.collector.Fold(b.t.Context(), time.Time{}); err != nil {
+		if _, more, err = b.collector.Fold(b.t.Context(), time.Time{}); err != nil {
 			b.t.Fatal(err)
 		}
 	}
@@ -94,7 +94,7 @@ func TestSeveralProcessesFold(t *testing.T) {
 			group.Go(func() {
 				for more := true; more; {
 					var err error
-					if more, err = b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1)); err != nil {
+					if _, more, err = b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1)); err != nil {
 						t.Error(err)
 						return
 					}
@@ -121,7 +121,7 @@ func TestATenantThatCannotBeFoldedIsAlone(t *testing.T) {
 	b.each(b.b, 100)
 	b.exec("UPDATE fold_backlogs SET since = since - interval '1 day'")
 	b.collected()
-	more, err := b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1))
+	_, more, err := b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1))
 	if more || err == nil {
 		t.Errorf("more %v, error %v", more, err)
 	}

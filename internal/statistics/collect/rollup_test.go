@@ -23,7 +23,7 @@ func (b *bundle) fold() {
 	b.t.Helper()
 	for more := true; more; {
 		var err error
-		if more, err = b.collector.Fold(b.t.Context(), clock.Now().AddDate(0, 0, 1)); err != nil {
+		if _, more, err = b.collector.Fold(b.t.Context(), clock.Now().AddDate(0, 0, 1)); err != nil {
 			b.t.Fatal(err)
 		}
 	}

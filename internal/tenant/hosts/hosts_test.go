@@ -86,6 +86,9 @@ func TestListsFollowTheTenants(t *testing.T) {
 	if err != nil || len(changed.AllowedHosts) != 1 {
 		t.Fatal(changed, err)
 	}
+	if err := lists.Fresh(t.Context()); err != nil { // they were read a moment ago
+		t.Fatal(err)
+	}
 	check(ours, "other.test", false)
 	if err := lists.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
