@@ -209,18 +209,6 @@ func (q *Queries) GetDeadLetter(ctx context.Context, arg GetDeadLetterParams) (G
 	return i, err
 }
 
-const HasFailuresToCollect = `-- name: HasFailuresToCollect :one
-SELECT EXISTS (SELECT 1 FROM dead_letter_cursor c JOIN job_executions h ON h.status = 'failed' AND h.completed_at > c.read_to)::boolean AS has
-`
-
-// Cross-tenant: the pass that makes dead letters, while nothing fails. Walks job_executions_failed.
-func (q *Queries) HasFailuresToCollect(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, HasFailuresToCollect)
-	var has bool
-	err := row.Scan(&has)
-	return has, err
-}
-
 const InsertDeadLetterDiscard = `-- name: InsertDeadLetterDiscard :one
 INSERT INTO dead_letter_discards (tenant_id, selected, discarded) VALUES ($1, $2, $3) RETURNING id
 `

@@ -131,21 +131,6 @@ func (q *Queries) DeleteDeadlines(ctx context.Context, jobIds []uuid.UUID) error
 	return err
 }
 
-const HasDueDeadlines = `-- name: HasDueDeadlines :one
-SELECT EXISTS (
-    SELECT 1 FROM notifications n
-    WHERE n.enabled AND 'job.not_run_by' = ANY (n.events)
-      AND EXISTS (SELECT 1 FROM job_deadlines d WHERE d.tenant_id = n.tenant_id AND d.check_at <= now()))::boolean AS has
-`
-
-// Cross-tenant: the pass that finds what did not run in time, of tenants that want to be told.
-func (q *Queries) HasDueDeadlines(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, HasDueDeadlines)
-	var has bool
-	err := row.Scan(&has)
-	return has, err
-}
-
 const ListDueDeadlines = `-- name: ListDueDeadlines :many
 SELECT d.job_id, a.since
 FROM (SELECT n.tenant_id, min(n.since)::timestamptz AS since FROM notifications n JOIN tenants t ON t.id = n.tenant_id

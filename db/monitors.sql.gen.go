@@ -932,24 +932,6 @@ func (q *Queries) ReadMonitorEvents(ctx context.Context, ids []uuid.UUID) ([]Mon
 	return items, nil
 }
 
-const SeeMonitors = `-- name: SeeMonitors :one
-SELECT coalesce((SELECT extract(epoch FROM m.deadline - now()) FROM monitors m WHERE m.deadline IS NOT NULL ORDER BY m.deadline LIMIT 1), 1e9)::float8 AS next_seconds,
-       EXISTS (SELECT 1 FROM monitor_events)::boolean AS untold
-`
-
-type SeeMonitorsRow struct {
-	NextSeconds float64
-	Untold      bool
-}
-
-// Cross-tenant: whether the pass that finds out who is late has something to do, and in how many seconds the first deadline is.
-func (q *Queries) SeeMonitors(ctx context.Context) (SeeMonitorsRow, error) {
-	row := q.db.QueryRow(ctx, SeeMonitors)
-	var i SeeMonitorsRow
-	err := row.Scan(&i.NextSeconds, &i.Untold)
-	return i, err
-}
-
 const TouchMonitorFront = `-- name: TouchMonitorFront :execrows
 WITH before AS (
     SELECT f.touched_at FROM monitor_front f WHERE f.ping_key = $1 FOR NO KEY UPDATE

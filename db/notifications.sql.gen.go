@@ -209,18 +209,6 @@ func (q *Queries) GetNotification(ctx context.Context, arg GetNotificationParams
 	return i, err
 }
 
-const HasNotifications = `-- name: HasNotifications :one
-SELECT EXISTS (SELECT 1 FROM notifications WHERE enabled)::boolean AS has
-`
-
-// Cross-tenant: the pass that derives events, while nobody wants to be told anything.
-func (q *Queries) HasNotifications(ctx context.Context) (bool, error) {
-	row := q.db.QueryRow(ctx, HasNotifications)
-	var has bool
-	err := row.Scan(&has)
-	return has, err
-}
-
 const InsertNotification = `-- name: InsertNotification :one
 INSERT INTO notifications (id, tenant_id, name, kind, url, recipients, events, job_ids, tags, settings, enabled, created_by, created_at, updated_at, since)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13::timestamptz, $13::timestamptz, $13::timestamptz)

@@ -62,10 +62,6 @@ INSERT INTO dead_letter_discards (tenant_id, selected, discarded) VALUES (@tenan
 -- In the same transaction: the record is in the audit log.
 DELETE FROM dead_letter_discards WHERE tenant_id = @tenant_id AND id = @id;
 
--- name: HasFailuresToCollect :one
--- Cross-tenant: the pass that makes dead letters, while nothing fails. Walks job_executions_failed.
-SELECT EXISTS (SELECT 1 FROM dead_letter_cursor c JOIN job_executions h ON h.status = 'failed' AND h.completed_at > c.read_to)::boolean AS has;
-
 -- name: LockDeadLetterCursor :one
 -- Cross-tenant: the pass that makes dead letters. Held until those of an interval are stored.
 SELECT read_to FROM dead_letter_cursor FOR UPDATE;

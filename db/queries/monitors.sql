@@ -159,11 +159,6 @@ WITH before AS (
 )
 UPDATE monitor_front f SET touched_at = now() FROM before b WHERE f.ping_key = @ping_key;
 
--- name: SeeMonitors :one
--- Cross-tenant: whether the pass that finds out who is late has something to do, and in how many seconds the first deadline is.
-SELECT coalesce((SELECT extract(epoch FROM m.deadline - now()) FROM monitors m WHERE m.deadline IS NOT NULL ORDER BY m.deadline LIMIT 1), 1e9)::float8 AS next_seconds,
-       EXISTS (SELECT 1 FROM monitor_events)::boolean AS untold;
-
 -- name: GetMonitorIntake :one
 -- Cross-tenant: the pass that finds out who is late.
 SELECT i.touched_at, (extract(epoch FROM now() - i.touched_at))::float8 AS silent_seconds,

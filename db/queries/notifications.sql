@@ -40,10 +40,6 @@ WITH waiting AS (
 )
 DELETE FROM notifications n WHERE n.tenant_id = @tenant_id AND n.id = @id;
 
--- name: HasNotifications :one
--- Cross-tenant: the pass that derives events, while nobody wants to be told anything.
-SELECT EXISTS (SELECT 1 FROM notifications WHERE enabled)::boolean AS has;
-
 -- name: LockNotificationCursor :one
 -- Cross-tenant: the pass that derives events. Held until the events of an interval are stored, so that
 -- each is told once. since is never where nobody is to be told anything.

@@ -52,19 +52,20 @@ func (p process) promoter(ctx context.Context, c config.Promoter, endpoints []ne
 		Called: ear.Hears, CallWorkers: callWorkers,
 	})
 	roots := p.roots(db)
-	replays := replay.New(db, execution.NewStore(db, execution.Config{TenantMaxRunning: maxRunning, Backlog: backlog}), p.metrics, callWorkers)
-	maintains := maintenance.New(maintenance.Config{
-		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, TenantMaxRunning: maxRunning, Backlog: backlog, PartitionsAhead: c.PartitionsAhead,
-		CallWorkers: callWorkers, Elsewhere: replays.Passes(), Finished: roots.Finished,
-	})
 	tells, closeTells, err := p.notifications(ctx, c, db, endpoints)
 	if err != nil {
 		return err
 	}
 	defer closeTells()
+	replays := replay.New(db, execution.NewStore(db, execution.Config{TenantMaxRunning: maxRunning, Backlog: backlog}), p.metrics, callWorkers)
+	maintains := maintenance.New(maintenance.Config{
+		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, TenantMaxRunning: maxRunning, Backlog: backlog, PartitionsAhead: c.PartitionsAhead,
+		CallWorkers: callWorkers, Finished: roots.Finished,
+		Elsewhere: slices.Concat(replays.Passes(), collect.NewCollector(db).Passes(), letters.New(db, p.metrics, 0).Passes(), count.New(db).Passes(), tells),
+	})
 	p.ready.add(promotes.Ready)
 	retains := retention.New(retention.Config{DB: db, Log: p.log, Refresh: p.kept})
-	passes := slices.Concat(promotes.Passes(), maintains.Passes(), retains.Passes(), collect.NewCollector(db).Passes(), letters.New(db, p.metrics, 0).Passes(), count.New(db).Passes(), tells, []loop.Pass{
+	passes := slices.Concat(promotes.Passes(), maintains.Passes(), retains.Passes(), []loop.Pass{
 		p.live.Pass(db),
 		{Name: "tidy-queue", Every: time.Minute, Do: func(ctx context.Context, _ *loop.Turn) error {
 			_, err := hints.Tidy(ctx, clock.Now())

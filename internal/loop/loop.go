@@ -34,6 +34,10 @@ const (
 // Soon is a short rest, for a pass whose own budget ended before its work did.
 const Soon = 250 * time.Millisecond
 
+// Uncalled is the distance of turns of a pass that is called when there is something to
+// do: should the one who calls be wrong, it is done all the same.
+const Uncalled = 5 * time.Minute
+
 // errTooLong is why the context of a pass ends that takes longer than budget.
 var errTooLong = errors.New("the pass took longer than it may")
 
@@ -49,12 +53,11 @@ type Pass struct {
 	// context ends when the lease is lost. It must be right that another process
 	// does the same soon afterwards.
 	Leased bool
-	// Has says whether there is anything to do, before the lease is taken and given back
-	// with a statement each; nil: nobody asks.
-	Has func(ctx context.Context) (bool, error)
 	// Called begins the next turn before the rest of Every has passed, unless the
 	// last one failed: somebody has seen that there is something to do. nil: nobody calls.
 	Called <-chan struct{}
+	// Apart is the least distance of two calls, for the one who calls.
+	Apart time.Duration
 	// Do does one bounded piece of work and never waits for more.
 	Do func(ctx context.Context, turn *Turn) error
 }
@@ -137,15 +140,10 @@ func await(ctx context.Context, d time.Duration, called <-chan struct{}) {
 }
 
 // turn does a pass once, within its budget and its lease. It did not run where
-// another process holds the lease, or there is nothing to do.
+// another process holds the lease.
 func (r Runner) turn(ctx context.Context, p Pass, turn *Turn) (ran bool, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, budget, errTooLong)
 	defer cancel()
-	if p.Has != nil {
-		if has, err := p.Has(ctx); err != nil || !has {
-			return err != nil, late(ctx, err)
-		}
-	}
 	if !p.Leased {
 		return true, late(ctx, p.Do(ctx, turn))
 	}

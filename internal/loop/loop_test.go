@@ -283,28 +283,3 @@ func TestALeasedPassNeedsLeases(t *testing.T) {
 		t.Error("ran without leases")
 	}
 }
-
-// A pass that has nothing to do is not run, and one that cannot find out fails.
-func TestAPassThatHasNothingToDoIsNotRun(t *testing.T) {
-	t.Parallel()
-	r, _, log := runner()
-	asked, ran := 0, 0
-	ctx, stop := context.WithCancel(t.Context())
-	err := r.Run(ctx, []loop.Pass{{
-		Name: "test", Every: time.Millisecond,
-		Has: func(context.Context) (bool, error) {
-			if asked++; asked == 2 {
-				return true, errors.New("nobody knows")
-			}
-			return asked == 4, nil
-		},
-		Do: func(context.Context, *loop.Turn) error {
-			ran++
-			stop()
-			return nil
-		},
-	}})
-	if err != nil || asked != 4 || ran != 1 || !strings.Contains(log.String(), "nobody knows") {
-		t.Errorf("asked %d times and ran %d times: %v\n%s", asked, ran, err, log)
-	}
-}

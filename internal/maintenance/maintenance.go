@@ -56,7 +56,7 @@ type Config struct {
 	// CallWorkers tells workers that something is in the pool without a hint; nil: it is
 	// found by their polls alone.
 	CallWorkers func(ctx context.Context)
-	// Elsewhere are passes of others that find-work calls too, by their names.
+	// Elsewhere are passes of others; find-work calls those that FindWork knows, by their names.
 	Elsewhere []loop.Pass
 	// Finished is told of executions that a sweep ended; nil: nobody is.
 	Finished func(tenant, execution uuid.UUID)

@@ -2,12 +2,15 @@ package maintenance
 
 import (
 	"context"
+	"iter"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/breaker"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/partition"
 )
@@ -17,15 +20,15 @@ import (
 const gaugeEvery = 5 * time.Second
 
 // findEvery is how often a process asks what there is to do, with one statement; the
-// passes that have something to do begin then. uncalled is how often they begin by
-// themselves: for their metrics, and to ask Redis whether it lost what it held.
-const findEvery, uncalled = time.Second, 30 * time.Second
+// passes that have something to do begin then. sweepEvery is how often the sweep begins
+// without that: for its metrics, and to ask Redis whether it lost what it held.
+const findEvery, sweepEvery = time.Second, 30 * time.Second
 
-// findIdle is how often it asks while nothing waits or runs and it found nothing, and
-// gaugeIdle how often the numbers are taken then.
-const findIdle, gaugeIdle = 2 * time.Second, 15 * time.Second
+// findIdle is how often it asks while it calls no pass, and gaugeIdle how often the
+// numbers are taken while nothing waits or runs.
+const findIdle, gaugeIdle = 2 * time.Second, 20 * time.Second
 
-// The passes that FindWork knows.
+// Passes that FindWork knows, see findables.
 const (
 	sweepPass   = "sweep"
 	awaitedPass = "end-awaited"
@@ -33,29 +36,23 @@ const (
 	suspendPass = "suspend"
 	statusPass  = "change-status"
 	countPass   = "count-waiting"
-	replayPass  = "replay-dead-letters" // one of Config.Elsewhere
 )
 
 // Passes is what a process that maintains does again and again.
 func (m *Maintainer) Passes() []loop.Pass {
-	called, calls := slices.Concat(m.calledPasses(), m.c.Elsewhere), map[string]chan<- struct{}{}
-	for i := range called {
-		call := make(chan struct{}, 1)
-		called[i].Every, called[i].Called, calls[called[i].Name] = uncalled, call, call
-	}
+	called := slices.Concat(m.calledPasses(), m.c.Elsewhere)
+	calls := callsOf(called)
 	return append(called, []loop.Pass{
 		{Name: "find-work", Every: findEvery, Do: func(ctx context.Context, turn *loop.Turn) error {
 			found, err := m.FindWork(ctx, time.Time{})
-			if err == nil && len(found) == 0 {
+			if err != nil { // each finds out by itself, with statements that may still be answered
+				calls.call(maps.Keys(calls))
+				return err
+			}
+			if !calls.call(slices.Values(found)) {
 				turn.Again(findIdle)
 			}
-			for _, name := range found {
-				select {
-				case calls[name] <- struct{}{}:
-				default: // it has a call already
-				}
-			}
-			return err
+			return nil
 		}},
 		{Name: "reconcile-schedules", Every: time.Minute, Do: func(ctx context.Context, _ *loop.Turn) error {
 			_, err := m.ReconcileSchedules(ctx, time.Time{}, uuid.New())
@@ -87,27 +84,66 @@ func (m *Maintainer) Passes() []loop.Pass {
 	}...)
 }
 
+// call is how a pass is called, and when it was last.
+type call struct {
+	to    chan<- struct{}
+	apart time.Duration
+	last  clock.Mark
+}
+
+// calls are those of passes, by name.
+type calls map[string]*call
+
+// callsOf makes the calls of those passes that FindWork knows.
+func callsOf(passes []loop.Pass) calls {
+	all := calls{}
+	for i := range passes {
+		p := &passes[i]
+		if slices.ContainsFunc(findables(), func(f findable) bool { return f.name == p.Name }) {
+			to := make(chan struct{}, 1)
+			p.Called, all[p.Name] = to, &call{to: to, apart: p.Apart, last: clock.Start()} // all begin at once
+		}
+	}
+	return all
+}
+
+// call calls passes, but for those that were called a moment ago; any says that one was.
+func (c calls) call(names iter.Seq[string]) (any bool) {
+	for name := range names {
+		one, here := c[name]
+		if !here || one.last.Elapsed() < one.apart {
+			continue
+		}
+		any, one.last = true, clock.Start()
+		select {
+		case one.to <- struct{}{}:
+		default: // it has a call already
+		}
+	}
+	return any
+}
+
 // FindWork lists the names of the passes that have something to do. A zero now means
 // the database's clock.
 func (m *Maintainer) FindWork(ctx context.Context, now time.Time) (passes []string, err error) {
 	return m.store.findWork(ctx, now)
 }
 
-// calledPasses are those that FindWork knows.
+// calledPasses are those of maintenance that FindWork knows.
 func (m *Maintainer) calledPasses() []loop.Pass {
 	return []loop.Pass{
-		{Name: sweepPass, Do: m.sweep},
-		{Name: awaitedPass, Do: m.endAwaited},
-		{Name: cancelPass, Do: m.cancel},
-		{Name: suspendPass, Do: func(ctx context.Context, _ *loop.Turn) error {
+		{Name: sweepPass, Every: sweepEvery, Do: m.sweep},
+		{Name: awaitedPass, Every: loop.Uncalled, Do: m.endAwaited},
+		{Name: cancelPass, Every: loop.Uncalled, Do: m.cancel},
+		{Name: suspendPass, Every: loop.Uncalled, Do: func(ctx context.Context, _ *loop.Turn) error {
 			_, err := m.Suspend(ctx)
 			return err
 		}},
-		{Name: statusPass, Do: func(ctx context.Context, _ *loop.Turn) error {
+		{Name: statusPass, Every: loop.Uncalled, Do: func(ctx context.Context, _ *loop.Turn) error {
 			_, _, err := m.ChangeStatus(ctx, time.Time{})
 			return err
 		}},
-		{Name: countPass, Leased: true, Do: func(ctx context.Context, _ *loop.Turn) error {
+		{Name: countPass, Every: loop.Uncalled, Leased: true, Do: func(ctx context.Context, _ *loop.Turn) error {
 			_, err := m.CountWaiting(ctx)
 			return err
 		}},

@@ -17,17 +17,17 @@ import (
 )
 
 const (
-	// lag is how far reading stays behind the mark: a row bears the time at which its
+	// Lag is how far reading stays behind the mark: a row bears the time at which its
 	// transaction began, and the longest may take a statement's time-out several times
 	// until it writes.
-	lag = 15 * time.Second
+	Lag = 15 * time.Second
 	// patience is how long transactions that wrote may hold up reading before that is
 	// an error.
 	patience = time.Minute
 )
 
 // Mark is a time, and the transactions that had written by then and were still open. Once they
-// have ended, everything up to lag before that time can be read, and no row will be added there.
+// have ended, everything up to Lag before that time can be read, and no row will be added there.
 // One goroutine at a time uses a Mark.
 type Mark struct {
 	db      *postgres.DB
@@ -62,7 +62,7 @@ func (m *Mark) Settle(ctx context.Context) (settled bool, err error) {
 func (m *Mark) Waiting() bool { return !m.at.IsZero() && len(m.writers) > 0 }
 
 // Until is the time up to which may be read, once it is settled.
-func (m *Mark) Until() time.Time { return m.at.Add(-lag) }
+func (m *Mark) Until() time.Time { return m.at.Add(-Lag) }
 
 // Reached says that everything up to the mark is read: the next Settle makes another.
 func (m *Mark) Reached() { m.at, m.writers = time.Time{}, nil }

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// every is the distance of two passes. Reading stays 15 s behind (package settled), so that
+	// every is the least distance of two passes. Reading stays 15 s behind (package settled), so that
 	// asking more often would show dead letters little sooner and cost an idle installation more.
 	every = 10 * time.Second
 	// intervalRows bounds what one transaction reads, and maxIntervals how many a pass does.
@@ -53,15 +53,6 @@ func New(db *postgres.DB, metrics *telemetry.Metrics, most int) *Collector {
 		most = deadletter.MaxPerTenant
 	}
 	return &Collector{store: store{db: db}, mark: settled.NewMark(db), metrics: metrics, most: most}
-}
-
-// failed says whether anything failed that no pass has read.
-func (c *Collector) failed(ctx context.Context) (bool, error) {
-	has, err := c.store.hasFailures(ctx)
-	if err == nil && !has {
-		c.mark.Reached()
-	}
-	return has, err
 }
 
 // Pass makes dead letters of what failed since the last one, and says how many, and whether
@@ -118,7 +109,7 @@ func (c *Collector) Count(ctx context.Context) (dropped int, more bool, err erro
 // Passes is what a process that makes dead letters does again and again.
 func (c *Collector) Passes() []loop.Pass {
 	return []loop.Pass{
-		{Name: "collect-dead-letters", Every: every, Leased: true, Has: c.failed, Do: func(ctx context.Context, turn *loop.Turn) error {
+		{Name: "collect-dead-letters", Every: loop.Uncalled, Apart: every, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 			_, more, err := c.Pass(ctx, turn.Lease)
 			if more {
 				turn.Again(loop.Soon)

@@ -19,15 +19,6 @@ type store struct{ db *postgres.DB }
 
 func (s store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
-// hasFailures says whether something failed since the cursor.
-func (s store) hasFailures(ctx context.Context) (bool, error) {
-	has, err := s.queries().HasFailuresToCollect(ctx)
-	if err != nil {
-		return false, fmt.Errorf("look for failures: %w", postgres.Fault(err))
-	}
-	return has, nil
-}
-
 // advance makes the dead letters of one interval, up to the present at most.
 func (s store) advance(ctx context.Context, held lease.Lease, present time.Time) (made int, more bool, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {

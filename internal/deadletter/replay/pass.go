@@ -127,7 +127,7 @@ func next(due, now time.Time, perMinute int) time.Time {
 // Passes is what a process that replays does again and again, once maintenance has found
 // that a step is due.
 func (r *Replayer) Passes() []loop.Pass {
-	return []loop.Pass{{Name: "replay-dead-letters", Do: func(ctx context.Context, turn *loop.Turn) error {
+	return []loop.Pass{{Name: "replay-dead-letters", Every: loop.Uncalled, Do: func(ctx context.Context, turn *loop.Turn) error {
 		report, err := r.Pass(ctx, time.Time{})
 		if report.Active && err == nil {
 			turn.Again(soon)

@@ -21,15 +21,6 @@ type store struct{ db *postgres.DB }
 
 func (s store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
-// see says when the first deadline is, and whether something is to be told.
-func (s store) see(ctx context.Context) (next time.Duration, untold bool, err error) {
-	row, err := s.queries().SeeMonitors(ctx)
-	if err != nil {
-		return 0, false, fmt.Errorf("look for deadlines: %w", postgres.Fault(err))
-	}
-	return time.Duration(min(row.NextSeconds, idle.Seconds()) * float64(time.Second)), row.Untold, nil
-}
-
 // sight is how far the signs let us see.
 type sight struct {
 	// until is the time up to which deadlines may be looked at: by signs that came after them,

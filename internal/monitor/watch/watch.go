@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/monitor"
@@ -22,10 +21,8 @@ import (
 )
 
 const (
-	// every is the distance of two passes. While no deadline is near, the database is asked
-	// every idle only; no new deadline is
-	// nearer than the least grace, 10 s.
-	every, idle = time.Second, 2 * time.Second
+	// every is the least distance of two passes.
+	every = time.Second
 	// margin is how long after a deadline it has passed: a ping that came just before may
 	// still be on its way into the database.
 	margin = 500 * time.Millisecond
@@ -53,9 +50,7 @@ type Config struct {
 type Watcher struct {
 	c     Config
 	store store
-	asked clock.Mark    // when the database was asked last
-	rest  time.Duration // how long it need not be asked after that
-	holds bool          // alerts were held back when it was looked last
+	holds bool // alerts were held back when it was looked last
 }
 
 // New makes one.
@@ -68,20 +63,6 @@ type Report struct {
 	Seen  int  // monitors whose deadline had passed
 	Held  int  // of these, those that failed alone and were put off
 	More  bool // something is left
-}
-
-// has says whether there is anything to do. It asks the database at most so often as a
-// deadline could be near.
-func (w *Watcher) has(ctx context.Context) (bool, error) {
-	if w.rest > 0 && w.asked.Elapsed() < w.rest {
-		return false, nil
-	}
-	next, untold, err := w.store.see(ctx)
-	if err != nil {
-		return false, err
-	}
-	w.asked, w.rest = clock.Start(), min(idle, max(0, next))
-	return untold || next <= 0, nil
 }
 
 // Pass looks at the deadlines that have passed, and tells what was found. It is fenced by
@@ -147,17 +128,18 @@ func (w *Watcher) step(ctx context.Context, held lease.Lease, until time.Time) (
 	return len(due), put, err
 }
 
-// Passes is what a process that watches does again and again.
+// Passes is what a process that watches does once maintenance has found that there is
+// something to do.
 func (w *Watcher) Passes() []loop.Pass {
 	return []loop.Pass{
-		{Name: "watch-monitors", Every: every, Leased: true, Has: w.has, Do: func(ctx context.Context, turn *loop.Turn) error {
+		{Name: "watch-monitors", Every: loop.Uncalled, Apart: every, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 			report, err := w.Pass(ctx, turn.Lease)
 			if report.More {
 				turn.Again(loop.Soon)
 			}
 			return err
 		}},
-		{Name: "count-monitors", Every: countEvery, Leased: true, Do: func(ctx context.Context, _ *loop.Turn) error {
+		{Name: "count-monitors", Every: loop.Uncalled, Apart: countEvery, Leased: true, Do: func(ctx context.Context, _ *loop.Turn) error {
 			return w.store.measure(ctx)
 		}},
 	}

@@ -46,15 +46,6 @@ type wanted struct {
 	since time.Time
 }
 
-// deadlined says whether a deadline has passed and somebody asked to be told.
-func (d *Deriver) deadlined(ctx context.Context) (bool, error) {
-	has, err := d.store.deadlined(ctx)
-	if err == nil && !has {
-		d.deadlines.Reached()
-	}
-	return has, err
-}
-
 // CheckDeadlines tells of jobs with completeWithin that were not completed in time, each
 // scheduled time once. It is fenced by the lease. A job whose event the database refuses
 // stays alone: it is checked again an hour later, and the others are told.

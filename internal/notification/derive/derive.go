@@ -21,7 +21,7 @@ import (
 )
 
 const (
-	// every is the distance of two passes: an event is told this long after what
+	// every is the least distance of two passes: an event is told this long after what
 	// happened, and the time by which reading stays behind.
 	every = 5 * time.Second
 	// intervalRows bounds what one transaction reads, and maxIntervals how many a pass does.
@@ -52,16 +52,6 @@ type Report struct {
 	More    bool // something is left to read
 }
 
-// asked says whether anybody wants to be told anything. Where nobody does, no pass reads
-// what ends meanwhile.
-func (d *Deriver) asked(ctx context.Context) (bool, error) {
-	asked, err := d.store.asked(ctx)
-	if err == nil && !asked {
-		d.mark.Reached()
-	}
-	return asked, err
-}
-
 // Pass derives the events since the last one. It is fenced by the lease.
 func (d *Deriver) Pass(ctx context.Context, held lease.Lease) (total Report, err error) {
 	if settled, err := d.mark.Settle(ctx); err != nil || !settled {
@@ -83,15 +73,16 @@ func (d *Deriver) Pass(ctx context.Context, held lease.Lease) (total Report, err
 	return total, nil
 }
 
-// Passes is what a process that derives events does again and again.
+// Passes is what a process that derives events does once maintenance has found that
+// somebody wants to be told.
 func (d *Deriver) Passes() []loop.Pass {
-	return []loop.Pass{{Name: "derive-events", Every: every, Leased: true, Has: d.asked, Do: func(ctx context.Context, turn *loop.Turn) error {
+	return []loop.Pass{{Name: "derive-events", Every: loop.Uncalled, Apart: every, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 		report, err := d.Pass(ctx, turn.Lease)
 		if report.More {
 			turn.Again(loop.Soon)
 		}
 		return err
-	}}, {Name: "check-deadlines", Every: every, Leased: true, Has: d.deadlined, Do: func(ctx context.Context, turn *loop.Turn) error {
+	}}, {Name: "check-deadlines", Every: loop.Uncalled, Apart: every, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 		report, err := d.CheckDeadlines(ctx, turn.Lease)
 		if report.More {
 			turn.Again(loop.Soon)

@@ -20,15 +20,6 @@ import (
 // store is the door to the database; it sees all tenants.
 type store struct{ db *postgres.DB }
 
-// asked says whether anybody wants to be told anything.
-func (s store) asked(ctx context.Context) (bool, error) {
-	asked, err := db.New(s.db.Pool()).HasNotifications(ctx)
-	if err != nil {
-		return false, fmt.Errorf("look for notifications: %w", postgres.Fault(err))
-	}
-	return asked, nil
-}
-
 // advance derives the events of one interval, up to the present at most.
 func (s store) advance(ctx context.Context, held lease.Lease, present time.Time) (r Report, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {

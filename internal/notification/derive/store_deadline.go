@@ -16,14 +16,6 @@ import (
 // never stands for a time that there is none of.
 var never = columns.Never
 
-func (s store) deadlined(ctx context.Context) (bool, error) {
-	has, err := db.New(s.db.Pool()).HasDueDeadlines(ctx)
-	if err != nil {
-		return false, fmt.Errorf("look for deadlines: %w", postgres.Fault(err))
-	}
-	return has, nil
-}
-
 // dueDeadlines lists jobs to check, at most deadlineRows.
 func (s store) dueDeadlines(ctx context.Context, until time.Time) ([]wanted, error) {
 	rows, err := db.New(s.db.Pool()).ListDueDeadlines(ctx, db.ListDueDeadlinesParams{Until: until, Most: deadlineRows})

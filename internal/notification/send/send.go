@@ -33,9 +33,8 @@ const (
 	held = time.Minute
 	// budget is how long a pass begins new attempts.
 	budget = time.Minute
-	// every is the distance of passes that have nothing to send, and breath the least
-	// distance of two messages of a notification.
-	every, breath = 5 * time.Second, 50 * time.Millisecond
+	// breath is the least distance of two messages of a notification.
+	breath = 50 * time.Millisecond
 	// look is how often a pass asks for more while attempts are under way.
 	look = 250 * time.Millisecond
 )
@@ -137,9 +136,9 @@ func (r *Report) count(status string) {
 	}
 }
 
-// Passes is what a process that sends does again and again.
+// Passes is what a process that sends does once maintenance has found that something is due.
 func (s *Sender) Passes() []loop.Pass {
-	return []loop.Pass{{Name: "send-notifications", Every: every, Do: func(ctx context.Context, turn *loop.Turn) error {
+	return []loop.Pass{{Name: "send-notifications", Every: loop.Uncalled, Do: func(ctx context.Context, turn *loop.Turn) error {
 		oldest, err := s.store.oldest(ctx)
 		if err != nil {
 			return err

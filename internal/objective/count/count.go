@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// every is the distance of two passes.
+	// every is the least distance of two passes.
 	every = 30 * time.Second
 	// One transaction reads at most intervalRows executions and judges at most intervalPairs pairs of
 	// an execution and an objective. A tenant with a hundred objectives makes the intervals shorter;
@@ -66,9 +66,9 @@ func (c *Counter) Pass(ctx context.Context, held lease.Lease) (more bool, err er
 	return false, c.store.measure(ctx)
 }
 
-// Passes is what a process that counts does again and again.
+// Passes is what a process that counts does while there are objectives.
 func (c *Counter) Passes() []loop.Pass {
-	return []loop.Pass{{Name: "count-objectives", Every: every, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
+	return []loop.Pass{{Name: "count-objectives", Every: loop.Uncalled, Apart: every, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 		more, err := c.Pass(ctx, turn.Lease)
 		if more {
 			turn.Again(loop.Soon)

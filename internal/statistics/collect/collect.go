@@ -116,8 +116,8 @@ func (c *Collector) Fold(ctx context.Context, now time.Time) (folded int, more b
 // Passes is what a process that collects does again and again.
 func (c *Collector) Passes() []loop.Pass {
 	return []loop.Pass{
-		// Often enough that no half minute is left out, and a pass has 16 statements.
-		{Name: lease.Metrics, Every: Every / 2, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
+		// Called for each half minute, and twice as often while something ends.
+		{Name: lease.Metrics, Every: loop.Uncalled, Apart: Every / 2, Leased: true, Do: func(ctx context.Context, turn *loop.Turn) error {
 			_, err := c.Pass(ctx, turn.Lease)
 			if err == nil && c.Waiting() {
 				turn.Again(loop.Soon)
