@@ -52,7 +52,7 @@ describe('console', { skip: without }, () => {
     one.expected = /401/;
     await one.goto('about:blank');
     await one.goto(installation.link);
-    await one.getByText('this sign-in was used').waitFor();
+    await one.getByText('this sign-in was already used').waitFor();
   });
 
   test('a bad token is refused with the reason of the API, a viewer sees no verb', async () => {

@@ -152,7 +152,13 @@ function SignInAgain({ reason }: { reason: string }) {
     window.addEventListener('focus', back);
     return () => window.removeEventListener('focus', back);
   }, [issuer, queries]);
-  // Browsers close a question at the second Escape, whatever it says to the first.
+  // Browsers close a question at the second Escape, whatever it says to the first, and a third one
+  // would close the question behind it, with what was typed. So none of them gets that far.
+  useEffect(() => {
+    const keep = (event: KeyboardEvent): void => void (event.key === 'Escape' && event.preventDefault());
+    document.addEventListener('keydown', keep, true);
+    return () => document.removeEventListener('keydown', keep, true);
+  }, []);
   const stay = (): void => ref.current?.showModal();
   return (
     <dialog ref={ref} aria-labelledby="again" onCancel={(event) => event.preventDefault()} onClose={stay}>
