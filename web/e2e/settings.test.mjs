@@ -74,8 +74,7 @@ describe('settings', { skip: without }, () => {
     await api('DELETE', `/jobs/${id}`);
     await one.getByRole('button', { name: 'Delete this secret' }).click();
     await one.getByText('There are no secrets yet.').waitFor();
-    const viewer = await all.page('secrets', { token: all.installation.tokens.VIEWER_TOKEN });
-    viewer.expected = /403/;
+    const viewer = await all.page('secrets', { token: all.installation.tokens.VIEWER_TOKEN, expected: /403/ });
     await viewer.settled();
     assert.equal(await viewer.getByRole('button', { name: /New secret|Replace|Delete/ }).count(), 0);
   });

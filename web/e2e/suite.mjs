@@ -32,9 +32,10 @@ export function suite(open, fill = async () => {}) {
       assert.deepEqual(one.errors, [], 'the browser reported errors');
     }
   });
-  /** A page of a screen, signed in as an administrator or with another token; without a path, a page that was not opened yet. */
-  all.page = async (path, { token = all.installation.tokens.ADMIN_TOKEN, ...options } = {}) => {
+  /** A page of a screen, signed in as an administrator or with another token; without a path, a page that was not opened yet. Errors may be expected from the start. */
+  all.page = async (path, { token = all.installation.tokens.ADMIN_TOKEN, expected, ...options } = {}) => {
     const one = await browser.page(options);
+    if (expected) one.expected = expected;
     one.on('dialog', () => assert.fail('a text was run'));
     opened.push(one);
     if (path !== undefined) await one.signIn(all.installation, token, path);
