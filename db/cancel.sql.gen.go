@@ -387,7 +387,7 @@ func (q *Queries) FindPieceOfTenant(ctx context.Context, arg FindPieceOfTenantPa
 const ListCancellations = `-- name: ListCancellations :many
 SELECT o.tenant_id, o.job_id, o.generation, o.spare_backfills, o.reason, o.cancelled_by
 FROM cancellations o
-WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation OFFSET 0)
+WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation)
 ORDER BY row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.requested_at), random() LIMIT $1
 `
 

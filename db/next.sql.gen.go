@@ -69,13 +69,13 @@ startable AS MATERIALIZED (
         ORDER BY e.available_at LIMIT l.most
     ) w
     WHERE l.pooled
-      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL) OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL))
     UNION ALL
     SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
     FROM front o
     WHERE o.cancel_requested_at IS NULL
-      AND NOT EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = o.job_id AND c.generation >= o.generation AND NOT (c.spare_backfills AND o.backfill_id IS NOT NULL) OFFSET 0)
-      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = o.job_id AND c.generation >= o.generation AND NOT (c.spare_backfills AND o.backfill_id IS NOT NULL))
+      AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
       AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT s.taken FROM slots s WHERE s.job_id = o.job_id))
 ),
 fitting AS (

@@ -15,12 +15,12 @@ const CountSomeWaiting = `-- name: CountSomeWaiting :one
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM active_executions e
             WHERE e.tenant_id = $1 AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
             LIMIT $2) few)::bigint AS of_tenant,
        (SELECT count(*) FROM (
             SELECT 1 FROM active_executions e
             WHERE e.tenant_id = $1 AND e.job_id = $3 AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
             LIMIT $4) few)::bigint AS of_job
 `
 
@@ -65,7 +65,7 @@ counted AS MATERIALIZED (
     SELECT e.tenant_id, coalesce(e.job_id, '00000000-0000-0000-0000-000000000000') AS job_id, count(*) AS waiting
     FROM active_executions e
     WHERE e.tenant_id = ANY (ARRAY(SELECT s.tenant_id FROM seen s WHERE s.tenant_id IS NOT NULL)) AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
     GROUP BY GROUPING SETS ((e.tenant_id, e.job_id), (e.tenant_id))
     HAVING count(*) >= least($3::bigint, (SELECT least(t.max_waiting, t.max_waiting_per_job) FROM tenants t WHERE t.id = e.tenant_id))
 ),

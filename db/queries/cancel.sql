@@ -87,7 +87,7 @@ FROM (SELECT o.tenant_id, count(*) AS orders FROM job o GROUP BY o.tenant_id) j 
 -- Cross-tenant: maintenance. The oldest order of each job, tenants in turns.
 SELECT o.tenant_id, o.job_id, o.generation, o.spare_backfills, o.reason, o.cancelled_by
 FROM cancellations o
-WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation OFFSET 0)
+WHERE NOT EXISTS (SELECT 1 FROM cancellations b WHERE b.job_id = o.job_id AND b.generation < o.generation)
 ORDER BY row_number() OVER (PARTITION BY o.tenant_id ORDER BY o.requested_at), random() LIMIT @batch_size;
 
 -- name: CancelPieceOfJob :one

@@ -50,11 +50,11 @@ slots AS MATERIALIZED (
     FROM (SELECT DISTINCT w.job_id FROM waiting w WHERE w.concurrency_limit > 0) j
 )
 SELECT w.id, w.status, w.trigger_type, w.scheduled_at, (CASE WHEN w.status = 'parked' THEN w.sweep_at WHEN w.status = 'running' THEN w.awaited_until ELSE w.available_at END)::timestamptz AS available_at,
-       (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL) OFFSET 0))::boolean AS cancelling,
+       (coalesce(c.suspended, false) OR EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL)))::boolean AS cancelling,
        w.concurrency_limit, w.concurrency_key, clock.at::timestamptz AS at,
        (CASE WHEN w.held_until = w.available_at THEN w.held_host ELSE '' END)::text AS held_host,
        coalesce((SELECT p.taken FROM slots p WHERE p.job_id = w.job_id), 0)::bigint AS taken,
-       EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = @tenant_id AND k.key = w.concurrency_key OFFSET 0) AS key_taken,
+       EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = @tenant_id AND k.key = w.concurrency_key) AS key_taken,
        (CASE WHEN w.remote_function IS NULL THEN is_served(w.job_type, clock.at) ELSE is_served_by(w.tenant_id, w.remote_function, clock.at) END)::boolean AS served,
        coalesce(c.running, 0)::int AS running,
        coalesce(t.max_running, nullif(@max_running::int, 0), 1000000)::int AS max_running,

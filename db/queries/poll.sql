@@ -91,7 +91,7 @@ found AS (
              ORDER BY n.available_at LIMIT 1000)
         ) e
         WHERE e.cancel_requested_at IS NULL
-          AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+          AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
         LIMIT (SELECT d.most FROM depth d)
     ) w
     WHERE l.since IS NOT NULL

@@ -216,7 +216,7 @@ oldest AS MATERIALIZED (
 ),
 due AS MATERIALIZED (SELECT * FROM chosen UNION ALL SELECT * FROM oldest)
 SELECT d.*, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
-       (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id OFFSET 0))::boolean AS cancelling,
+       (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN @see_backlogs::boolean THEN d.tenant_id = ANY (ARRAY(
            SELECT l.tenant_id FROM backlogs l WHERE EXISTS (
                SELECT 1 FROM active_executions e

@@ -17,7 +17,7 @@ counted AS MATERIALIZED (
     SELECT e.tenant_id, coalesce(e.job_id, '00000000-0000-0000-0000-000000000000') AS job_id, count(*) AS waiting
     FROM active_executions e
     WHERE e.tenant_id = ANY (ARRAY(SELECT s.tenant_id FROM seen s WHERE s.tenant_id IS NOT NULL)) AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
     GROUP BY GROUPING SETS ((e.tenant_id, e.job_id), (e.tenant_id))
     HAVING count(*) >= least(@at_least::bigint, (SELECT least(t.max_waiting, t.max_waiting_per_job) FROM tenants t WHERE t.id = e.tenant_id))
 ),
@@ -49,10 +49,10 @@ WHERE f.waiting >= f.most;
 SELECT (SELECT count(*) FROM (
             SELECT 1 FROM active_executions e
             WHERE e.tenant_id = @tenant_id AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
             LIMIT @most) few)::bigint AS of_tenant,
        (SELECT count(*) FROM (
             SELECT 1 FROM active_executions e
             WHERE e.tenant_id = @tenant_id AND e.job_id = @job_id AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL) OFFSET 0)
+              AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
             LIMIT @most_of_job) few)::bigint AS of_job;
