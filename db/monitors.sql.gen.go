@@ -670,7 +670,7 @@ type ListUpcomingMonitorsRow struct {
 }
 
 // The schedules of a tenant's monitors that expect a run before a time, those that expect it first. It reads all
-// monitors of the tenant, of which there are 10,000 at most, by monitors_list: an index by expected_at would cost every ping.
+// monitors of the tenant by monitors_list. A tenant has at most 10,000. An index by expected_at would cost every ping.
 func (q *Queries) ListUpcomingMonitors(ctx context.Context, arg ListUpcomingMonitorsParams) ([]ListUpcomingMonitorsRow, error) {
 	rows, err := q.db.Query(ctx, ListUpcomingMonitors, arg.TenantID, arg.ToAt, arg.Most)
 	if err != nil {

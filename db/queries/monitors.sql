@@ -28,7 +28,7 @@ ORDER BY created_at DESC, id DESC LIMIT @page_size;
 
 -- name: ListUpcomingMonitors :many
 -- The schedules of a tenant's monitors that expect a run before a time, those that expect it first. It reads all
--- monitors of the tenant, of which there are 10,000 at most, by monitors_list: an index by expected_at would cost every ping.
+-- monitors of the tenant by monitors_list. A tenant has at most 10,000. An index by expected_at would cost every ping.
 SELECT m.id, m.name, coalesce(m.cron_expression, '')::text AS cron_expression, m.timezone, coalesce(m.interval_seconds, 0)::int AS interval_seconds,
        coalesce(m.expected_at, '9999-01-01 00:00:00+00')::timestamptz AS expected_at
 FROM monitors m

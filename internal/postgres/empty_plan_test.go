@@ -25,7 +25,7 @@ var turningOver = []string{"active_executions"}
 
 // anyRow are the statements that read one of these indexes from its start, once, and why.
 var anyRow = map[string]string{
-	"ClaimDueJobs":          "steps from backlog to backlog, of which it takes a thousand",
+	"ClaimDueJobs":          "steps from backlog to backlog, a thousand times at most",
 	"CountParkedExecutions": "counts a partial index that is nearly always empty",
 	"FindWork":              "asks whether there is any row",
 	"HasUnhintedExecutions": "asks whether there is any row",

@@ -69,7 +69,7 @@ func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
 }
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
-// tenant only, whatever its statements say.
+// tenant only, even if its statements name another.
 func (d *DB) InTenant(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{tenant: tenant.String()}, fn)
 }
@@ -89,8 +89,8 @@ func (d *DB) InTenantEach(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx)
 // InSnapshot is InTenant for reports and lists: all statements see the tenant's
 // rows as of one time and may write nothing. Each is planned for its own
 // parameters: a plan that is kept for all of them suits neither a job nor a tenant,
-// neither an hour nor a month, and locks every partition, whatever the parameters
-// say. The beginning travels with the first statement, see InTxLed.
+// neither an hour nor a month, and locks every partition, also those
+// outside the range that is asked for. The beginning travels with the first statement, see InTxLed.
 func (d *DB) InSnapshot(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_custom_plan"}, fn)
 }

@@ -221,7 +221,7 @@ func TestMonitorRunsAreCounted(t *testing.T) {
 		}
 	}
 	token := b.token(t, b.ours, identity.Viewer)
-	// The database's clock is real, so the runs are of now, whatever the API's clock says.
+	// The database's clock is real, so the runs are of now even if the API's clock differs.
 	span := "?from=" + clock.Now().UTC().Add(-24*time.Hour).Format(time.RFC3339) + "&to=" + clock.Now().UTC().Add(24*time.Hour).Format(time.RFC3339)
 	for _, bucket := range []string{"hour", "day"} {
 		seen := read[api.MonitorRunCounts](t, b.do(t, request{method: "GET", path: base + "/monitor-runs" + span + "&timezone=Asia/Kolkata&bucket=" + bucket, token: token}), http.StatusOK)

@@ -14,7 +14,7 @@ const revokePatience = 2 * time.Second
 
 // Revoke ends a refresh token at the issuer's revocation endpoint (RFC 7009). It does nothing where the
 // issuer names none. It takes at most two seconds and goes on where the caller hangs up. The token is
-// forgotten here whatever the issuer answers, so an error is for the log.
+// forgotten here in any case, so an error is only for the log.
 func (c *Client) Revoke(ctx context.Context, refresh string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokePatience)
 	defer cancel()

@@ -165,7 +165,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 }
 
 // publicURL is the PUBLIC_URL of every process. The sink reports to any of the API
-// processes, whatever host the address of a callback names.
+// processes and ignores the host in the address of a callback.
 const publicURL = "http://callbacks.invalid"
 
 // secretsKeys seals the tokens of callbacks.
