@@ -654,7 +654,7 @@ type ClientInterface interface {
 
 	// ListBackfills List a job's backfills
 	//
-	// Newest first, without their outcomes. Those of a deleted job stay readable.
+	// Newest first. Those of a deleted job stay readable.
 	//
 	// Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills (the `ListBackfills` operationId).
 	ListBackfills(ctx context.Context, id JobID, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1181,6 +1181,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/remote-workers/{id}/heartbeat (the `SendRemoteHeartbeat` operationId).
 	SendRemoteHeartbeat(ctx context.Context, id RemoteWorkerID, body SendRemoteHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRunCalendar Count what ran and what will run
+	//
+	// In one answer, by hour or day: the executions that finished, as `GET /executions/stats` counts them; the runs of monitors that finished, as `GET /monitor-runs` does; and the runs to come, as `GET /upcoming-runs` does. A part is left out where its time is not in the range, where `kind` excludes it, and where the caller lacks `executions:read` or `monitors:read`. `unavailable` names the parts that could not be computed in time; the others hold.
+	//
+	// Corresponds with GET /api/v1/scheduler/run-calendar (the `GetRunCalendar` operationId).
+	GetRunCalendar(ctx context.Context, params *GetRunCalendarParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListSecrets List secrets
 	//
@@ -2878,7 +2885,7 @@ func (c *Client) UpdateJob(ctx context.Context, id JobID, params *UpdateJobParam
 
 // ListBackfills List a job's backfills
 //
-// Newest first, without their outcomes. Those of a deleted job stay readable.
+// Newest first. Those of a deleted job stay readable.
 //
 // Corresponds with GET /api/v1/scheduler/jobs/{id}/backfills (the `ListBackfills` operationId).
 func (c *Client) ListBackfills(ctx context.Context, id JobID, params *ListBackfillsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -4056,6 +4063,23 @@ func (c *Client) SendRemoteHeartbeatWithBody(ctx context.Context, id RemoteWorke
 // Corresponds with POST /api/v1/scheduler/remote-workers/{id}/heartbeat (the `SendRemoteHeartbeat` operationId).
 func (c *Client) SendRemoteHeartbeat(ctx context.Context, id RemoteWorkerID, body SendRemoteHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSendRemoteHeartbeatRequest(c.Server, id, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRunCalendar Count what ran and what will run
+//
+// In one answer, by hour or day: the executions that finished, as `GET /executions/stats` counts them; the runs of monitors that finished, as `GET /monitor-runs` does; and the runs to come, as `GET /upcoming-runs` does. A part is left out where its time is not in the range, where `kind` excludes it, and where the caller lacks `executions:read` or `monitors:read`. `unavailable` names the parts that could not be computed in time; the others hold.
+//
+// Corresponds with GET /api/v1/scheduler/run-calendar (the `GetRunCalendar` operationId).
+func (c *Client) GetRunCalendar(ctx context.Context, params *GetRunCalendarParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRunCalendarRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8206,6 +8230,18 @@ func NewListBackfillsRequest(server string, id JobID, params *ListBackfillsParam
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.Outcomes != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "outcomes", *params.Outcomes, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Limit != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
@@ -10797,6 +10833,112 @@ func NewSendRemoteHeartbeatRequestWithBody(server string, id RemoteWorkerID, con
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewGetRunCalendarRequest constructs an http.Request for the GetRunCalendar method
+func NewGetRunCalendarRequest(server string, params *GetRunCalendarParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/scheduler/run-calendar")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "from", params.From, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "to", params.To, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "date-time"}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Bucket != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "bucket", *params.Bucket, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Timezone != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "timezone", *params.Timezone, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Kind != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "kind", *params.Kind, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Named != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "named", *params.Named, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -13397,7 +13539,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListBackfillsWithResponse List a job's backfills
 	//
-	// Newest first, without their outcomes. Those of a deleted job stay readable.
+	// Newest first. Those of a deleted job stay readable.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -13988,6 +14130,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with POST /api/v1/scheduler/remote-workers/{id}/heartbeat (the `SendRemoteHeartbeat` operationId).
 	SendRemoteHeartbeatWithResponse(ctx context.Context, id RemoteWorkerID, body SendRemoteHeartbeatJSONRequestBody, reqEditors ...RequestEditorFn) (*SendRemoteHeartbeatResponse, error)
+
+	// GetRunCalendarWithResponse Count what ran and what will run
+	//
+	// In one answer, by hour or day: the executions that finished, as `GET /executions/stats` counts them; the runs of monitors that finished, as `GET /monitor-runs` does; and the runs to come, as `GET /upcoming-runs` does. A part is left out where its time is not in the range, where `kind` excludes it, and where the caller lacks `executions:read` or `monitors:read`. `unavailable` names the parts that could not be computed in time; the others hold.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/scheduler/run-calendar (the `GetRunCalendar` operationId).
+	GetRunCalendarWithResponse(ctx context.Context, params *GetRunCalendarParams, reqEditors ...RequestEditorFn) (*GetRunCalendarResponse, error)
 
 	// ListSecretsWithResponse List secrets
 	//
@@ -28016,6 +28167,133 @@ func (r SendRemoteHeartbeatResponse) ContentType() string {
 	return ""
 }
 
+// GetRunCalendarResponse304Headers the declared response headers of an HTTP 304 response for GetRunCalendar
+type GetRunCalendarResponse304Headers struct {
+	ETag *string
+}
+
+// GetRunCalendarResponse401Headers the declared response headers of an HTTP 401 response for GetRunCalendar
+type GetRunCalendarResponse401Headers struct {
+	WWWAuthenticate *string
+}
+
+// GetRunCalendarResponse429Headers the declared response headers of an HTTP 429 response for GetRunCalendar
+type GetRunCalendarResponse429Headers struct {
+	RateLimit       *string
+	RateLimitPolicy *string
+	RetryAfter      *int
+}
+
+// GetRunCalendarResponse503Headers the declared response headers of an HTTP 503 response for GetRunCalendar
+type GetRunCalendarResponse503Headers struct {
+	RetryAfter *int
+}
+
+type GetRunCalendarResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RunCalendar
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Invalid
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *NotAcceptable
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *RateLimited
+	// JSON500 the response for an HTTP 500 `application/json` response
+	JSON500 *Internal
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetRunCalendarResponse304Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetRunCalendarResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *GetRunCalendarResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetRunCalendarResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRunCalendarResponse) GetJSON200() *RunCalendar {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetRunCalendarResponse) GetJSON400() *Invalid {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetRunCalendarResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetRunCalendarResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetRunCalendarResponse) GetJSON406() *NotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r GetRunCalendarResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r GetRunCalendarResponse) GetJSON429() *RateLimited {
+	return r.JSON429
+}
+
+// GetJSON500 returns the response for an HTTP 500 `application/json` response
+func (r GetRunCalendarResponse) GetJSON500() *Internal {
+	return r.JSON500
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetRunCalendarResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRunCalendarResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRunCalendarResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRunCalendarResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRunCalendarResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // ListSecretsResponse304Headers the declared response headers of an HTTP 304 response for ListSecrets
 type ListSecretsResponse304Headers struct {
 	ETag *string
@@ -33947,7 +34225,7 @@ func (c *ClientWithResponses) UpdateJobWithResponse(ctx context.Context, id JobI
 
 // ListBackfillsWithResponse List a job's backfills
 //
-// Newest first, without their outcomes. Those of a deleted job stay readable.
+// Newest first. Those of a deleted job stay readable.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -34933,6 +35211,21 @@ func (c *ClientWithResponses) SendRemoteHeartbeatWithResponse(ctx context.Contex
 		return nil, err
 	}
 	return ParseSendRemoteHeartbeatResponse(rsp)
+}
+
+// GetRunCalendarWithResponse Count what ran and what will run
+//
+// In one answer, by hour or day: the executions that finished, as `GET /executions/stats` counts them; the runs of monitors that finished, as `GET /monitor-runs` does; and the runs to come, as `GET /upcoming-runs` does. A part is left out where its time is not in the range, where `kind` excludes it, and where the caller lacks `executions:read` or `monitors:read`. `unavailable` names the parts that could not be computed in time; the others hold.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/scheduler/run-calendar (the `GetRunCalendar` operationId).
+func (c *ClientWithResponses) GetRunCalendarWithResponse(ctx context.Context, params *GetRunCalendarParams, reqEditors ...RequestEditorFn) (*GetRunCalendarResponse, error) {
+	rsp, err := c.GetRunCalendar(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRunCalendarResponse(rsp)
 }
 
 // ListSecretsWithResponse List secrets
@@ -50649,6 +50942,148 @@ func ParseSendRemoteHeartbeatResponse(rsp *http.Response) (*SendRemoteHeartbeatR
 		response.Headers429 = &headers
 	case rsp.StatusCode == 503:
 		var headers SendRemoteHeartbeatResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRunCalendarResponse parses an HTTP response from a GetRunCalendarWithResponse call
+func ParseGetRunCalendarResponse(rsp *http.Response) (*GetRunCalendarResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRunCalendarResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RunCalendar
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Invalid
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest NotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest RateLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 500:
+		var dest Internal
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON500 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 304:
+		var headers GetRunCalendarResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetRunCalendarResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = &value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers GetRunCalendarResponse429Headers
+		if values := rsp.Header.Values("RateLimit"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimit = &value
+		}
+		if values := rsp.Header.Values("RateLimit-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "RateLimit-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RateLimitPolicy = &value
+		}
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = &value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetRunCalendarResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {

@@ -1060,6 +1060,27 @@ func (e ResumeRequestMisfirePolicy) Valid() bool {
 	}
 }
 
+// Defines values for RunCalendarPart.
+const (
+	RunCalendarPartExecutions  RunCalendarPart = "executions"
+	RunCalendarPartMonitorRuns RunCalendarPart = "monitorRuns"
+	RunCalendarPartUpcoming    RunCalendarPart = "upcoming"
+)
+
+// Valid indicates whether the value is a known member of the RunCalendarPart enum.
+func (e RunCalendarPart) Valid() bool {
+	switch e {
+	case RunCalendarPartExecutions:
+		return true
+	case RunCalendarPartMonitorRuns:
+		return true
+	case RunCalendarPartUpcoming:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ServiceBatchSuccess.
 const (
 	ServiceBatchSuccessTrue ServiceBatchSuccess = true
@@ -1564,6 +1585,24 @@ func (e CountMonitorRunsParamsBucket) Valid() bool {
 	}
 }
 
+// Defines values for GetRunCalendarParamsBucket.
+const (
+	GetRunCalendarParamsBucketDay  GetRunCalendarParamsBucket = "day"
+	GetRunCalendarParamsBucketHour GetRunCalendarParamsBucket = "hour"
+)
+
+// Valid indicates whether the value is a known member of the GetRunCalendarParamsBucket enum.
+func (e GetRunCalendarParamsBucket) Valid() bool {
+	switch e {
+	case GetRunCalendarParamsBucketDay:
+		return true
+	case GetRunCalendarParamsBucketHour:
+		return true
+	default:
+		return false
+	}
+}
+
 // APIKey defines model for ApiKey.
 type APIKey struct {
 	// CreatedAt When it was created.
@@ -1965,7 +2004,7 @@ type BackfillRequest struct {
 // BackfillStatus `running`: executions are still to be made, or are not finished; `completed`: all are finished; `cancelled`: somebody cancelled it, or the job was deleted.
 type BackfillStatus string
 
-// BackfillSummary A backfill without its outcomes.
+// BackfillSummary A backfill as lists show it.
 type BackfillSummary struct {
 	// Created How many executions are made so far.
 	//
@@ -2006,6 +2045,9 @@ type BackfillSummary struct {
 	//
 	// Example: 3
 	JobVersion int `json:"jobVersion"`
+
+	// Outcomes How many of its executions are in each state; in lists with `outcomes=true`, while it runs.
+	Outcomes *BackfillOutcomes `json:"outcomes,omitempty"`
 
 	// Parameters The overrides that were given.
 	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
@@ -5648,6 +5690,24 @@ type RotateRequest struct {
 	GraceSeconds *int `json:"graceSeconds,omitempty"`
 }
 
+// RunCalendar defines model for RunCalendar.
+type RunCalendar struct {
+	// Executions What finished of executions, as of `GET /executions/stats`.
+	Executions *ExecutionStats `json:"executions,omitempty"`
+
+	// MonitorRuns What finished of the runs of monitors, as of `GET /monitor-runs`.
+	MonitorRuns *MonitorRunCounts `json:"monitorRuns,omitempty"`
+
+	// Unavailable The parts that could not be computed in time.
+	Unavailable []RunCalendarPart `json:"unavailable"`
+
+	// Upcoming The runs to come, as of `GET /upcoming-runs`.
+	Upcoming *UpcomingRuns `json:"upcoming,omitempty"`
+}
+
+// RunCalendarPart A part of the run calendar.
+type RunCalendarPart string
+
 // SchedulePreview defines model for SchedulePreview.
 type SchedulePreview struct {
 	// Occurrences In the order of `nominalAt`; empty for a job that runs only when triggered.
@@ -7411,6 +7471,9 @@ type UpdateJobParams struct {
 
 // ListBackfillsParams defines parameters for ListBackfills.
 type ListBackfillsParams struct {
+	// Outcomes Whether to count what became of the executions of those that run; a job has ten of them at most.
+	Outcomes *bool `form:"outcomes,omitempty" json:"outcomes,omitempty"`
+
 	// Limit How many items a page has at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -7627,6 +7690,30 @@ type ListRecentRunsParams struct {
 	// Limit How many executions of each job, at most.
 	Limit *int `form:"limit,omitempty" json:"limit,omitempty"`
 }
+
+// GetRunCalendarParams defines parameters for GetRunCalendar.
+type GetRunCalendarParams struct {
+	// From The first time that counts.
+	From time.Time `form:"from" json:"from"`
+
+	// To The first time that does not count any more, at most 31 days after `from`.
+	To time.Time `form:"to" json:"to"`
+
+	// Bucket What runs are counted by.
+	Bucket *GetRunCalendarParamsBucket `form:"bucket,omitempty" json:"bucket,omitempty"`
+
+	// Timezone IANA name of the zone on whose clock hours and days begin.
+	Timezone *string `form:"timezone,omitempty" json:"timezone,omitempty"`
+
+	// Kind Only runs of jobs, or only those of monitors, which needs `monitors:read`, too; both, where it is left out.
+	Kind *UpcomingKind `form:"kind,omitempty" json:"kind,omitempty"`
+
+	// Named How many jobs, and how many monitors, of each bucket of runs to come to name.
+	Named *int `form:"named,omitempty" json:"named,omitempty"`
+}
+
+// GetRunCalendarParamsBucket defines parameters for GetRunCalendar.
+type GetRunCalendarParamsBucket string
 
 // ListSecretsParams defines parameters for ListSecrets.
 type ListSecretsParams struct {

@@ -319,6 +319,9 @@ type ServerInterface interface {
 	// SendRemoteHeartbeat Say that a worker and its attempts go on
 	// (POST /api/v1/scheduler/remote-workers/{id}/heartbeat)
 	SendRemoteHeartbeat(w http.ResponseWriter, r *http.Request, id RemoteWorkerID)
+	// GetRunCalendar Count what ran and what will run
+	// (GET /api/v1/scheduler/run-calendar)
+	GetRunCalendar(w http.ResponseWriter, r *http.Request, params GetRunCalendarParams)
 	// ListSecrets List secrets
 	// (GET /api/v1/scheduler/secrets)
 	ListSecrets(w http.ResponseWriter, r *http.Request, params ListSecretsParams)
@@ -1039,6 +1042,12 @@ func (_ Unimplemented) ClaimRemoteExecutions(w http.ResponseWriter, r *http.Requ
 // SendRemoteHeartbeat Say that a worker and its attempts go on
 // (POST /api/v1/scheduler/remote-workers/{id}/heartbeat)
 func (_ Unimplemented) SendRemoteHeartbeat(w http.ResponseWriter, r *http.Request, id RemoteWorkerID) {
+	w.WriteHeader(http.StatusNotImplemented)
+}
+
+// GetRunCalendar Count what ran and what will run
+// (GET /api/v1/scheduler/run-calendar)
+func (_ Unimplemented) GetRunCalendar(w http.ResponseWriter, r *http.Request, params GetRunCalendarParams) {
 	w.WriteHeader(http.StatusNotImplemented)
 }
 
@@ -3721,6 +3730,19 @@ func (siw *ServerInterfaceWrapper) ListBackfills(w http.ResponseWriter, r *http.
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListBackfillsParams
 
+	// ------------- Optional query parameter "outcomes" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcomes", r.URL.Query(), &params.Outcomes, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "outcomes"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "outcomes", Err: err})
+		}
+		return
+	}
+
 	// ------------- Optional query parameter "limit" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", r.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
@@ -5651,6 +5673,104 @@ func (siw *ServerInterfaceWrapper) SendRemoteHeartbeat(w http.ResponseWriter, r 
 	handler.ServeHTTP(w, r)
 }
 
+// GetRunCalendar operation middleware
+func (siw *ServerInterfaceWrapper) GetRunCalendar(w http.ResponseWriter, r *http.Request) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRunCalendarParams
+
+	// ------------- Required query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "from", r.URL.Query(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "from"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "from", Err: err})
+		}
+		return
+	}
+
+	// ------------- Required query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "to", r.URL.Query(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "to"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "to", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "bucket" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "bucket", r.URL.Query(), &params.Bucket, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "bucket"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "bucket", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "timezone" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "timezone", r.URL.Query(), &params.Timezone, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "timezone"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "timezone", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "kind" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "kind", r.URL.Query(), &params.Kind, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "kind"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "kind", Err: err})
+		}
+		return
+	}
+
+	// ------------- Optional query parameter "named" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "named", r.URL.Query(), &params.Named, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		var requiredError *runtime.RequiredParameterError
+		if errors.As(err, &requiredError) {
+			siw.ErrorHandlerFunc(w, r, &RequiredParamError{ParamName: "named"})
+		} else {
+			siw.ErrorHandlerFunc(w, r, &InvalidParamFormatError{ParamName: "named", Err: err})
+		}
+		return
+	}
+
+	handler := http.Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		siw.Handler.GetRunCalendar(w, r, params)
+	}))
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		handler = middleware(handler)
+	}
+
+	handler.ServeHTTP(w, r)
+}
+
 // ListSecrets operation middleware
 func (siw *ServerInterfaceWrapper) ListSecrets(w http.ResponseWriter, r *http.Request) {
 
@@ -7499,6 +7619,9 @@ func HandlerWithOptions(si ServerInterface, options ChiServerOptions) http.Handl
 	})
 	r.Group(func(r chi.Router) {
 		r.Post(options.BaseURL+"/api/v1/scheduler/remote-workers/{id}/heartbeat", wrapper.SendRemoteHeartbeat)
+	})
+	r.Group(func(r chi.Router) {
+		r.Get(options.BaseURL+"/api/v1/scheduler/run-calendar", wrapper.GetRunCalendar)
 	})
 	r.Group(func(r chi.Router) {
 		r.Get(options.BaseURL+"/api/v1/scheduler/secrets", wrapper.ListSecrets)
@@ -25750,6 +25873,165 @@ func (response SendRemoteHeartbeat503JSONResponse) VisitSendRemoteHeartbeatRespo
 	return err
 }
 
+type GetRunCalendarRequestObject struct {
+	Params GetRunCalendarParams
+}
+
+type GetRunCalendarResponseObject interface {
+	VisitGetRunCalendarResponse(w http.ResponseWriter) error
+}
+
+type GetRunCalendar200JSONResponse RunCalendar
+
+func (response GetRunCalendar200JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar304Response = NotModifiedResponse
+
+func (response GetRunCalendar304Response) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+	if response.Headers.ETag != nil {
+		w.Header().Set("ETag", fmt.Sprint(*response.Headers.ETag))
+	}
+	w.WriteHeader(304)
+	return nil
+}
+
+type GetRunCalendar400JSONResponse struct{ InvalidJSONResponse }
+
+func (response GetRunCalendar400JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetRunCalendar401JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.WWWAuthenticate != nil {
+		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
+	}
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetRunCalendar403JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar406JSONResponse struct{ NotAcceptableJSONResponse }
+
+func (response GetRunCalendar406JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(406)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response GetRunCalendar413JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar429JSONResponse struct{ RateLimitedJSONResponse }
+
+func (response GetRunCalendar429JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RateLimit != nil {
+		w.Header().Set("RateLimit", fmt.Sprint(*response.Headers.RateLimit))
+	}
+	if response.Headers.RateLimitPolicy != nil {
+		w.Header().Set("RateLimit-Policy", fmt.Sprint(*response.Headers.RateLimitPolicy))
+	}
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar500JSONResponse struct{ InternalJSONResponse }
+
+func (response GetRunCalendar500JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(500)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRunCalendar503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetRunCalendar503JSONResponse) VisitGetRunCalendarResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.RetryAfter != nil {
+		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
+	}
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListSecretsRequestObject struct {
 	Params ListSecretsParams
 }
@@ -32495,6 +32777,9 @@ type StrictServerInterface interface {
 	// SendRemoteHeartbeat Say that a worker and its attempts go on
 	// (POST /api/v1/scheduler/remote-workers/{id}/heartbeat)
 	SendRemoteHeartbeat(ctx context.Context, request SendRemoteHeartbeatRequestObject) (SendRemoteHeartbeatResponseObject, error)
+	// GetRunCalendar Count what ran and what will run
+	// (GET /api/v1/scheduler/run-calendar)
+	GetRunCalendar(ctx context.Context, request GetRunCalendarRequestObject) (GetRunCalendarResponseObject, error)
 	// ListSecrets List secrets
 	// (GET /api/v1/scheduler/secrets)
 	ListSecrets(ctx context.Context, request ListSecretsRequestObject) (ListSecretsResponseObject, error)
@@ -35522,6 +35807,32 @@ func (sh *strictHandler) SendRemoteHeartbeat(w http.ResponseWriter, r *http.Requ
 		sh.options.ResponseErrorHandlerFunc(w, r, err)
 	} else if validResponse, ok := response.(SendRemoteHeartbeatResponseObject); ok {
 		if err := validResponse.VisitSendRemoteHeartbeatResponse(w); err != nil {
+			sh.options.ResponseErrorHandlerFunc(w, r, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRunCalendar operation middleware
+func (sh *strictHandler) GetRunCalendar(w http.ResponseWriter, r *http.Request, params GetRunCalendarParams) {
+	var request GetRunCalendarRequestObject
+
+	request.Params = params
+
+	handler := func(ctx context.Context, w http.ResponseWriter, r *http.Request, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRunCalendar(ctx, request.(GetRunCalendarRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRunCalendar")
+	}
+
+	response, err := handler(r.Context(), w, r, request)
+
+	if err != nil {
+		sh.options.ResponseErrorHandlerFunc(w, r, err)
+	} else if validResponse, ok := response.(GetRunCalendarResponseObject); ok {
+		if err := validResponse.VisitGetRunCalendarResponse(w); err != nil {
 			sh.options.ResponseErrorHandlerFunc(w, r, err)
 		}
 	} else if response != nil {

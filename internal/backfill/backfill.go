@@ -84,7 +84,7 @@ type Backfill struct {
 	RequestedBy string
 	CreatedAt   time.Time
 	FinishedAt  *time.Time
-	// Outcomes counts the executions by status. Lists leave it nil.
+	// Outcomes counts the executions by status. It is nil in lists, where they are not counted.
 	Outcomes map[execution.Status]int
 }
 

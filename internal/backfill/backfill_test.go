@@ -170,7 +170,7 @@ func TestBadRequestsNameTheirFields(t *testing.T) {
 	if err != nil || p.Total != 10_000 {
 		t.Errorf("10,000 scheduled times: %+v, %v", p, err)
 	}
-	if list, err := b.backfills.List(t.Context(), b.who, hourly.ID, 10, nil); err != nil || len(list) != 0 {
+	if list, err := b.backfills.List(t.Context(), b.who, hourly.ID, 10, nil, false); err != nil || len(list) != 0 {
 		t.Errorf("stored %d backfills (%v)", len(list), err)
 	}
 }
@@ -205,11 +205,11 @@ func TestABackfillIsStoredAsAsked(t *testing.T) {
 	if plain.RatePerMinute != backfill.DefaultRate {
 		t.Errorf("the rate is %d", plain.RatePerMinute)
 	}
-	list, err := b.backfills.List(t.Context(), b.who, j.ID, 1, nil)
+	list, err := b.backfills.List(t.Context(), b.who, j.ID, 1, nil, false)
 	if err != nil || len(list) != 1 || list[0].ID != plain.ID || list[0].Outcomes != nil {
 		t.Fatalf("first page %+v, %v", list, err)
 	}
-	list, err = b.backfills.List(t.Context(), b.who, j.ID, 10, &backfill.Position{CreatedAt: plain.CreatedAt, ID: plain.ID})
+	list, err = b.backfills.List(t.Context(), b.who, j.ID, 10, &backfill.Position{CreatedAt: plain.CreatedAt, ID: plain.ID}, true)
 	if err != nil || len(list) != 1 || list[0].ID != made.ID {
 		t.Errorf("second page %+v, %v", list, err)
 	}
@@ -228,7 +228,7 @@ func TestAnothersBackfillsDoNotExist(t *testing.T) {
 	if _, err := b.backfills.Preview(t.Context(), eve, j.ID, b.aDay()); code(err) != "JOB_NOT_FOUND" {
 		t.Errorf("preview: %v", err)
 	}
-	if _, err := b.backfills.List(t.Context(), eve, j.ID, 10, nil); code(err) != "JOB_NOT_FOUND" {
+	if _, err := b.backfills.List(t.Context(), eve, j.ID, 10, nil, false); code(err) != "JOB_NOT_FOUND" {
 		t.Errorf("list: %v", err)
 	}
 	if _, err := b.backfills.Get(t.Context(), eve, j.ID, made.ID); code(err) != "BACKFILL_NOT_FOUND" {

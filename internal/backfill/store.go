@@ -192,9 +192,9 @@ func contents(ctx context.Context, tx *postgres.Tx, who tenant.Actor, named []jo
 	return sets, nil
 }
 
-// List reads a page of a job's backfills, newest first, without their outcomes.
-// A deleted job still has its own.
-func (s *Store) List(ctx context.Context, who tenant.Actor, jobID uuid.UUID, limit int, after *Position) (list []Backfill, err error) {
+// List reads a page of a job's backfills, newest first; with the outcomes of those that run, if they are
+// to be counted. A deleted job still has its own.
+func (s *Store) List(ctx context.Context, who tenant.Actor, jobID uuid.UUID, limit int, after *Position, counted bool) (list []Backfill, err error) {
 	params := db.ListBackfillsByJobParams{
 		TenantID: who.TenantID, JobID: jobID, PageSize: int32(limit), BeforeCreatedAt: columns.Never, BeforeID: uuid.Max,
 	}
@@ -216,6 +216,11 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, jobID uuid.UUID, lim
 		list = make([]Backfill, len(rows))
 		for i, row := range rows {
 			list[i] = fromRow(row.Backfill, row.Active)
+			if counted && list[i].Status == Running {
+				if err := count(ctx, tx, who, &list[i]); err != nil {
+					return err
+				}
+			}
 		}
 		return nil
 	})
@@ -240,17 +245,23 @@ func get(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID, id uuid.
 		return Backfill{}, fmt.Errorf("read backfill: %w", err)
 	}
 	b := fromRow(row.Backfill, row.Active)
+	err = count(ctx, tx, who, &b)
+	return b, err
+}
+
+// count reads what became of a backfill's executions so far.
+func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, b *Backfill) error {
 	counts, err := tx.CountBackfillOutcomes(ctx, db.CountBackfillOutcomesParams{
-		TenantID: who.TenantID, JobID: jobID, BackfillID: &id, FromAt: b.From, ToAt: b.To,
+		TenantID: who.TenantID, JobID: b.JobID, BackfillID: &b.ID, FromAt: b.From, ToAt: b.To,
 	})
 	if err != nil {
-		return Backfill{}, fmt.Errorf("count the outcomes of a backfill: %w", err)
+		return fmt.Errorf("count the outcomes of a backfill: %w", err)
 	}
 	b.Outcomes = make(map[execution.Status]int, len(counts))
 	for _, c := range counts {
 		b.Outcomes[execution.Status(c.Status)] = int(c.Executions)
 	}
-	return b, nil
+	return nil
 }
 
 // Cancel ends a backfill: no further execution is made, those that wait are

@@ -68,6 +68,7 @@ var samples = map[string]request{
 	"getExecution":        {method: "GET", path: base + "/executions/{id}"},
 	// Its answer repeats the ids of the query: TestRecentRuns asks for another tenant's job.
 	"listRecentRuns":       {method: "GET", path: base + "/recent-runs?jobId=0192f0a1-7b3c-7d4e-8f5a-000000000000"}, // a job that is not there has none
+	"getRunCalendar":       {method: "GET", path: base + "/run-calendar?from=2026-03-01T00:00:00Z&to=2026-03-02T00:00:00Z"},
 	"listUpcomingRuns":     {method: "GET", path: base + "/upcoming-runs?bucket=hour"},
 	"getExecutionTimeline": {method: "GET", path: base + "/executions/{id}/timeline"},
 	"listExecutionLogs":    {method: "GET", path: base + "/executions/{id}/logs?stream=stdout&limit=10"},

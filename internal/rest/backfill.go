@@ -49,7 +49,7 @@ func (s *server) ListBackfills(ctx context.Context, request api.ListBackfillsReq
 	if page.after != nil {
 		after = &backfill.Position{CreatedAt: page.after.At, ID: page.after.ID}
 	}
-	list, err := s.Backfills.List(ctx, c.who.Actor, request.ID, page.limit+1, after)
+	list, err := s.Backfills.List(ctx, c.who.Actor, request.ID, page.limit+1, after, orZero(request.Params.Outcomes))
 	if err != nil {
 		return nil, err
 	}
@@ -90,22 +90,31 @@ func viewPlan(p backfill.Plan) api.BackfillPlan {
 }
 
 func viewSummary(b backfill.Backfill) api.BackfillSummary {
-	return api.BackfillSummary{
+	view := api.BackfillSummary{
 		ID: b.ID, TenantID: b.TenantID, JobID: b.JobID, JobVersion: b.JobVersion, From: b.From, To: b.To, RatePerMinute: b.RatePerMinute, DailyShare: b.DailyShare,
 		Parameters: rawOrNull(b.Parameters), Status: api.BackfillStatus(b.Status), Total: b.Total, Created: b.Created, Progress: b.Progress(),
 		CreatedBy: b.RequestedBy, HeldBy: textOrNull(b.HeldBy), CreatedAt: b.CreatedAt, FinishedAt: orNull(b.FinishedAt),
 	}
+	if b.Outcomes != nil {
+		outcomes := viewOutcomes(b.Outcomes)
+		view.Outcomes = &outcomes
+	}
+	return view
+}
+
+func viewOutcomes(n map[execution.Status]int) api.BackfillOutcomes {
+	return api.BackfillOutcomes{
+		Pending: n[execution.Pending], Running: n[execution.Running], Retrying: n[execution.Retrying],
+		Completed: n[execution.Completed], Failed: n[execution.Failed], Cancelled: n[execution.Cancelled],
+	}
 }
 
 func viewBackfill(b backfill.Backfill) api.Backfill {
-	v, n := viewSummary(b), b.Outcomes
+	v := viewSummary(b)
 	return api.Backfill{
 		ID: v.ID, TenantID: v.TenantID, JobID: v.JobID, JobVersion: v.JobVersion, From: v.From, To: v.To, RatePerMinute: v.RatePerMinute, DailyShare: v.DailyShare,
 		Parameters: v.Parameters, Status: v.Status, Total: v.Total, Created: v.Created, Progress: v.Progress,
 		CreatedBy: v.CreatedBy, HeldBy: v.HeldBy, CreatedAt: v.CreatedAt, FinishedAt: v.FinishedAt,
-		Outcomes: api.BackfillOutcomes{
-			Pending: n[execution.Pending], Running: n[execution.Running], Retrying: n[execution.Retrying],
-			Completed: n[execution.Completed], Failed: n[execution.Failed], Cancelled: n[execution.Cancelled],
-		},
+		Outcomes: viewOutcomes(b.Outcomes),
 	}
 }

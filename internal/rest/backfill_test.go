@@ -168,6 +168,13 @@ func TestCancelABackfill(t *testing.T) {
 	if got := read[api.Backfill](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK); got.Outcomes.Pending != 1 || got.Progress != 0 || got.Created != 1 {
 		t.Errorf("before: %+v", got)
 	}
+	list := base + "/jobs/" + made.ID.String() + "/backfills"
+	if got := read[api.BackfillPage](t, b.do(t, request{method: "GET", path: list + "?outcomes=true", token: token}), http.StatusOK); got.Items[0].Outcomes == nil || got.Items[0].Outcomes.Pending != 1 {
+		t.Errorf("listed with outcomes: %+v", got)
+	}
+	if got := read[api.BackfillPage](t, b.do(t, request{method: "GET", path: list, token: token}), http.StatusOK); got.Items[0].Outcomes != nil {
+		t.Errorf("listed without: %+v", got)
+	}
 	got := read[api.Backfill](t, b.do(t, request{method: "POST", path: path + "/cancel", token: token}), http.StatusOK)
 	if got.Status != api.BackfillStatusCancelled || got.Outcomes.Cancelled != 1 || got.Outcomes.Pending != 0 || got.FinishedAt.IsNull() {
 		t.Errorf("cancelled: %+v", got)
@@ -175,6 +182,9 @@ func TestCancelABackfill(t *testing.T) {
 	again := read[api.Backfill](t, b.do(t, request{method: "POST", path: path + "/cancel", token: token}), http.StatusOK)
 	if diff := cmp.Diff(got, again); diff != "" {
 		t.Errorf("cancelled twice (-once +twice):\n%s", diff)
+	}
+	if got := read[api.BackfillPage](t, b.do(t, request{method: "GET", path: list + "?outcomes=true", token: token}), http.StatusOK); got.Items[0].Outcomes != nil {
+		t.Errorf("one that does not run was counted: %+v", got)
 	}
 	one := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + id.String(), token: token}), http.StatusOK)
 	if one.Status != api.ExecutionStatusCancelled || one.BackfillID.MustGet() != of.ID || one.TriggerType != api.TriggerTypeBackfill || one.Reason.MustGet() == "" {

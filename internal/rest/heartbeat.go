@@ -127,16 +127,24 @@ func (s *server) CountMonitorRuns(ctx context.Context, request api.CountMonitorR
 	if err != nil {
 		return nil, err
 	}
-	seen, err := s.PastRuns.Count(ctx, callOf(ctx).who.Actor, past.Query{From: span.From, To: span.To, Zone: span.Zone, Daily: orZero(p.Bucket) == api.CountMonitorRunsParamsBucketDay})
+	answer, err := s.monitorRuns(ctx, past.Query{From: span.From, To: span.To, Zone: span.Zone, Daily: orZero(p.Bucket) == api.CountMonitorRunsParamsBucketDay})
 	if err != nil {
 		return nil, err
 	}
-	answer := api.CountMonitorRuns200JSONResponse{
-		From: span.From.UTC(), To: span.To.UTC(), Timezone: span.Zone.String(), Truncated: seen.Truncated, CompleteFrom: seen.CompleteFrom.UTC(),
+	return api.CountMonitorRuns200JSONResponse(answer), nil
+}
+
+func (s *server) monitorRuns(ctx context.Context, query past.Query) (api.MonitorRunCounts, error) {
+	seen, err := s.PastRuns.Count(ctx, callOf(ctx).who.Actor, query)
+	if err != nil {
+		return api.MonitorRunCounts{}, err
+	}
+	answer := api.MonitorRunCounts{
+		From: query.From.UTC(), To: query.To.UTC(), Timezone: query.Zone.String(), Truncated: seen.Truncated, CompleteFrom: seen.CompleteFrom.UTC(),
 		Buckets: make([]api.MonitorRunBucket, len(seen.Buckets)),
 	}
 	for i, b := range seen.Buckets {
-		answer.Buckets[i] = api.MonitorRunBucket{StartAt: b.At.In(span.Zone), Count: b.Runs, Failed: b.Failed}
+		answer.Buckets[i] = api.MonitorRunBucket{StartAt: b.At.In(query.Zone), Count: b.Runs, Failed: b.Failed}
 	}
 	return answer, nil
 }

@@ -214,12 +214,17 @@ func (s *server) addDay(ctx context.Context, answer *api.Overview, now time.Time
 // missing names a part that could not be computed in time. It reports whether the error is another
 // one, which fails the whole answer.
 func missing(answer *api.Overview, part api.OverviewPart, err error) (fails bool) {
-	var known *fault.Error
-	if errors.As(err, &known) && (known.Kind == fault.Unavailable || known.Code == fault.CodeStatsRangeTooLarge) {
+	if tooSlow(err) {
 		answer.Unavailable = append(answer.Unavailable, part)
 		return false
 	}
 	return err != nil
+}
+
+// tooSlow says that a part of an answer could not be computed in time.
+func tooSlow(err error) bool {
+	var known *fault.Error
+	return errors.As(err, &known) && (known.Kind == fault.Unavailable || known.Code == fault.CodeStatsRangeTooLarge)
 }
 
 // ListQueues is GET /queues.

@@ -13,7 +13,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/forecast"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/monitor/past"
 	"github.com/scheduler-service/scheduler/internal/schedule"
+	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/secret"
 )
 
@@ -145,16 +147,25 @@ func (s *server) ListUpcomingRuns(ctx context.Context, request api.ListUpcomingR
 	if err != nil {
 		return nil, err
 	}
-	if !callOf(ctx).who.May("monitors:read") {
-		if query.Monitors = false; !query.Jobs {
-			return nil, fault.New(fault.Forbidden, fault.CodeForbidden, "runs that monitors expect need the permission monitors:read, which your token or key does not have")
-		}
+	if err := s.readable(ctx, &query); err != nil {
+		return nil, err
 	}
 	answer, err := s.upcoming(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	return api.ListUpcomingRuns200JSONResponse(answer), nil
+}
+
+// readable leaves monitors out of a forecast for a caller who may not read them. Monitors alone are refused then.
+func (*server) readable(ctx context.Context, query *forecast.Query) error {
+	if callOf(ctx).who.May("monitors:read") {
+		return nil
+	}
+	if query.Monitors = false; !query.Jobs {
+		return fault.New(fault.Forbidden, fault.CodeForbidden, "runs of monitors need the permission monitors:read, which your token or key does not have")
+	}
+	return nil
 }
 
 func (s *server) upcoming(ctx context.Context, query forecast.Query) (api.UpcomingRuns, error) {
@@ -208,6 +219,94 @@ func (s *server) forecastQuery(p api.ListUpcomingRunsParams) (forecast.Query, er
 		return query, wrong(fields...)
 	}
 	return query, nil
+}
+
+// runCalendar is a run calendar that is being made: for what, and which parts it has.
+type runCalendar struct {
+	span                     statistics.Query
+	coming                   forecast.Query
+	executions, told, future bool
+	answer                   api.RunCalendar
+}
+
+// GetRunCalendar is GET /run-calendar. A part that the caller may not read is left out.
+func (s *server) GetRunCalendar(ctx context.Context, request api.GetRunCalendarRequestObject) (api.GetRunCalendarResponseObject, error) {
+	c, err := s.runCalendar(ctx, request.Params)
+	if err != nil {
+		return nil, err
+	}
+	for _, part := range []struct {
+		name   api.RunCalendarPart
+		wanted bool
+		add    func(context.Context, *runCalendar) error
+	}{
+		{api.RunCalendarPartExecutions, c.executions, s.addExecutions},
+		{api.RunCalendarPartMonitorRuns, c.told, s.addMonitorRuns},
+		{api.RunCalendarPartUpcoming, c.future, s.addUpcoming},
+	} {
+		if !part.wanted {
+			continue
+		}
+		err := part.add(ctx, c)
+		switch {
+		case tooSlow(err):
+			c.answer.Unavailable = append(c.answer.Unavailable, part.name)
+		case err != nil:
+			return nil, err
+		}
+	}
+	return api.GetRunCalendar200JSONResponse(c.answer), nil
+}
+
+// runCalendar checks what was asked, and finds which parts there are: those whose time is in the
+// range, whose kind is wanted, and that the caller may read.
+func (s *server) runCalendar(ctx context.Context, p api.GetRunCalendarParams) (*runCalendar, error) {
+	who, now := callOf(ctx).who, s.Clock()
+	span, err := s.statsQuery(api.GetExecutionStatsParams{From: &p.From, To: &p.To, Timezone: p.Timezone})
+	if err != nil {
+		return nil, err
+	}
+	c := runCalendar{span: span, answer: api.RunCalendar{Unavailable: []api.RunCalendarPart{}}}
+	c.span.Group, c.coming.Unit = statistics.ByHour, forecast.Hour
+	if orZero(p.Bucket) == api.GetRunCalendarParamsBucketDay {
+		c.span.Group, c.coming.Unit = statistics.ByDay, forecast.Day
+	}
+	c.coming.From, c.coming.To, c.coming.Zone, c.coming.Named = now, p.To, span.Zone, defaultNamed
+	if p.From.After(now) {
+		c.coming.From = p.From
+	}
+	override(&c.coming.Named, p.Named)
+	c.coming.Jobs, c.coming.Monitors = orZero(p.Kind) != api.UpcomingKindMonitor, orZero(p.Kind) != api.UpcomingKindJob
+	if err := s.readable(ctx, &c.coming); err != nil {
+		return nil, err
+	}
+	begun := p.From.Before(now)
+	c.executions, c.told, c.future = begun && c.coming.Jobs && who.May("executions:read"), begun && c.coming.Monitors, p.To.After(now)
+	return &c, nil
+}
+
+func (s *server) addExecutions(ctx context.Context, c *runCalendar) error {
+	seen, err := s.stats(ctx, c.span)
+	if err == nil {
+		c.answer.Executions = &seen
+	}
+	return err
+}
+
+func (s *server) addMonitorRuns(ctx context.Context, c *runCalendar) error {
+	seen, err := s.monitorRuns(ctx, past.Query{From: c.span.From, To: c.span.To, Zone: c.span.Zone, Daily: c.span.Group == statistics.ByDay})
+	if err == nil {
+		c.answer.MonitorRuns = &seen
+	}
+	return err
+}
+
+func (s *server) addUpcoming(ctx context.Context, c *runCalendar) error {
+	seen, err := s.upcoming(ctx, c.coming)
+	if err == nil {
+		c.answer.Upcoming = &seen
+	}
+	return err
 }
 
 func viewOccurrence(o schedule.Occurrence) api.Occurrence {

@@ -123,6 +123,7 @@ var groups = []group{
 		{use: "delete ID", about: "Delete a job; what runs is cancelled first", method: http.MethodDelete, path: "/jobs/{id}", query: []string{"reason"}, match: true},
 		{use: "validate", about: "Say what is wrong with the job of a file, and when it would run", method: http.MethodPost, path: "/jobs/validate", file: true},
 		{use: "next ID", about: "Show the next scheduled times of a job", method: http.MethodGet, path: "/jobs/{id}/schedule", query: []string{"count", "from"}},
+		{use: "calendar", about: "Count what ran and what will run of all jobs and monitors", method: http.MethodGet, path: "/run-calendar", query: []string{"from", "to", "bucket", "timezone", "kind", "named"}},
 		{use: "upcoming", about: "Count the runs to come of all jobs and monitors", method: http.MethodGet, path: "/upcoming-runs", query: []string{"kind", "from", "to", "bucket", "timezone", "named"}},
 		{use: "pause ID", about: "Stop new scheduled runs; what runs goes on", method: http.MethodPost, path: "/jobs/{id}/pause", fields: []string{"reason", "until"}, columns: jobColumns},
 		{use: "resume ID", about: "Let the schedule of a job go on", method: http.MethodPost, path: "/jobs/{id}/resume", fields: []string{"misfirePolicy"}, columns: jobColumns},
@@ -158,7 +159,7 @@ var groups = []group{
 		{use: "discard-all", about: "Take those that fit off the list, 10,000 at most", method: http.MethodPost, path: "/dead-letters/discard", values: []string{"filter"}},
 	}},
 	{"backfills", "Runs for scheduled times that are past", []call{
-		{use: "list JOB", about: "List the backfills of a job", method: http.MethodGet, path: "/jobs/{id}/backfills", items: true, columns: backfillColumns},
+		{use: "list JOB", about: "List the backfills of a job", method: http.MethodGet, path: "/jobs/{id}/backfills", items: true, query: []string{"outcomes"}, columns: backfillColumns},
 		{use: "get JOB ID", about: "Show a backfill", method: http.MethodGet, path: "/jobs/{id}/backfills/{backfillId}", columns: backfillColumns},
 		{
 			use: "create JOB", about: "Run a job for the scheduled times of a period", method: http.MethodPost, path: "/jobs/{id}/backfills", key: true,

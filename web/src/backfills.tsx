@@ -1,8 +1,8 @@
 // Backfills of a job: past times that run again, and how far they are.
 
-import { useMutation, useQuery, useQueryClient } from '@tanstack/react-query';
+import { useMutation, useQueryClient } from '@tanstack/react-query';
 import { useState } from 'react';
-import { api, every, must, newKey, type Job, type Schemas } from './api';
+import { api, must, newKey, type Job, type Schemas } from './api';
 import { usePages } from './pages';
 import { can } from './session';
 import { Empty, Field, FormDialog, Loading, More, Problem, Rows, Status, Time } from './ui';
@@ -12,7 +12,7 @@ type Backfill = Schemas['BackfillSummary'];
 export function Backfills({ job }: { job: Job }) {
   const [asked, setAsked] = useState<'make' | Backfill | null>(null);
   const queries = useQueryClient();
-  const { query, items } = usePages(['backfills', job.id], (page, signal) => must(api.GET('/api/v1/scheduler/jobs/{id}/backfills', { signal, params: { path: { id: job.id }, query: page } })),
+  const { query, items } = usePages(['backfills', job.id], (page, signal) => must(api.GET('/api/v1/scheduler/jobs/{id}/backfills', { signal, params: { path: { id: job.id }, query: { ...page, outcomes: true } } })),
     (shown) => (shown.some((one) => one.status === 'running') ? 2 : 30));
   const close = (): void => {
     setAsked(null);
@@ -33,7 +33,7 @@ export function Backfills({ job }: { job: Job }) {
               <td>
                 <progress max={100} value={one.progress} aria-label={`Progress of the backfill from ${one.from}`} /> {one.progress} %
                 <div className="faint">{one.created.toLocaleString('en')} of {one.total.toLocaleString('en')} executions made, at most {one.ratePerMinute} a minute</div>
-                {one.status === 'running' && <Outcomes of={one} />}
+                {one.outcomes && <Outcomes of={one.outcomes} />}
               </td>
               <td><Time at={one.createdAt} zone={job.timezone} /> by <bdi>{one.createdBy}</bdi></td>
               <td>{one.status === 'running' && can('jobs:trigger') && <button type="button" className="danger" onClick={() => setAsked(one)}>Cancel<span className="unseen"> the backfill from {one.from}</span></button>}</td>
@@ -57,16 +57,9 @@ export function Backfills({ job }: { job: Job }) {
   );
 }
 
-/** What became of the executions so far. A job has few backfills at once. */
-function Outcomes({ of }: { of: Backfill }) {
-  const query = useQuery({
-    queryKey: ['backfill', of.id],
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/jobs/{id}/backfills/{backfillId}', { signal, params: { path: { id: of.jobId, backfillId: of.id } } })),
-    ...every(5),
-  });
-  if (!query.data) return null;
-  const some = Object.entries(query.data.outcomes).filter(([, count]) => count > 0);
-  return <div>{some.map(([name, count]) => <span key={name}><Status of={name} /> {count.toLocaleString('en')}{' '}</span>)}</div>;
+/** What became of the executions so far. */
+function Outcomes({ of }: { of: Schemas['BackfillOutcomes'] }) {
+  return <div>{Object.entries(of).filter(([, count]) => count > 0).map(([name, count]) => <span key={name}><Status of={name} /> {count.toLocaleString('en')}{' '}</span>)}</div>;
 }
 
 const utcOf = (local: FormDataEntryValue | null): string => (local ? new Date(String(local)).toISOString() : '');

@@ -10,6 +10,7 @@ import { beginOf, dateOf, kinds, longName, plus, rangeOf, shortName, step, title
 import { can } from './session';
 import { absolute, myZone } from './time';
 import { Empty, Loading, Problem, Title } from './ui';
+import { Views } from './views';
 
 const route = getRouteApi('/run-calendar');
 
@@ -36,7 +37,7 @@ export function RunCalendar() {
   const date = filters.date ?? today;
   const { first, end } = rangeOf(view, date);
   const go = (change: RunCalendarFilters): void => void navigate({ search: (before) => ({ ...before, ...change }) });
-  const { cells, query, told, upcoming } = useCells(first, end, view === 'month' ? 'day' : 'hour', utc, zone, filters.kind);
+  const { cells, query, told, upcoming, unavailable } = useCells(first, end, view === 'month' ? 'day' : 'hour', utc, zone, filters.kind);
   const total = [...cells.values()].reduce((sum, cell) => sum + cell.done + cell.due, 0);
   const keys = (event: KeyboardEvent): void => {
     if (event.key !== 'PageUp' && event.key !== 'PageDown') return moveFocus(event);
@@ -65,14 +66,16 @@ export function RunCalendar() {
           </label>
         )}
       </div>
+      <Views screen="/run-calendar" search={filters} />
       <h2 aria-live="polite">{titleOf(view, first, end)} <span className="faint">({zone})</span></h2>
-      {query.error && <Problem error={query.error} again={query.again} />}
-      {query.pending && <Loading what="the runs" />}
+      {query.error && <Problem error={query.error} again={() => void query.refetch()} />}
+      {query.isPending && <Loading what="the runs" />}
+      {unavailable.length > 0 && <p className="note">{unavailable.map((part) => parts[part]).join(' and ')} could not be computed in time. The screen tries again in a minute.</p>}
       {upcoming?.truncated && (
         <p className="note">Only the {(upcoming.jobs + upcoming.monitors).toLocaleString('en')} jobs and monitors that are due first could be counted: from {absolute(upcoming.completeUntil, zone)} on, runs are missing.</p>
       )}
       {told?.truncated && <p className="note">Of monitors, only the newest 100,000 runs could be counted: before {absolute(told.completeFrom, zone)}, runs are missing.</p>}
-      {!query.pending && !query.error && total === 0 && (
+      {query.data && unavailable.length === 0 && total === 0 && (
         <Empty title={`Nothing runs in this ${view}.`}>
           <p>Jobs with a schedule stand here with the times at which they run, and monitors with those at which they expect a run.</p>
           {can('jobs:write') && <p><Link className="button main" to="/jobs/new" search={{}}>New job</Link></p>}
@@ -90,28 +93,12 @@ export function RunCalendar() {
   );
 }
 
-/** Three questions: what finished of jobs, what of monitors, and what is due. Each only where its time is shown. */
+/** What finished and what is due, in one answer: by hour or by day. */
 function useCells(first: string, end: string, unit: 'hour' | 'day', utc: boolean, zone: string, kind: RunCalendarFilters['kind']) {
-  const [from, to, now] = [beginOf(first, utc), beginOf(end, utc), Date.now()];
-  const [ofJobs, ofMonitors] = [kind !== 'monitor', kind !== 'job' && can('monitors:read')];
-  const [knowsPast, knowsTold, knowsComing] = [ofJobs && can('executions:read') && from < now, ofMonitors && from < now, to > now];
-  const text = (at: number): string => new Date(at).toISOString();
-  const stats = useQuery({
-    queryKey: ['calendar-past', first, end, unit, zone],
-    enabled: knowsPast,
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/executions/stats', { signal, params: { query: { from: text(from), to: text(to), groupBy: unit, timezone: zone } } })),
-    ...every(60),
-  });
-  const told = useQuery({
-    queryKey: ['calendar-told', first, end, unit, zone],
-    enabled: knowsTold,
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/monitor-runs', { signal, params: { query: { from: text(from), to: text(to), bucket: unit, timezone: zone } } })),
-    ...every(60),
-  });
-  const coming = useQuery({
-    queryKey: ['calendar-coming', first, end, unit, zone, kind],
-    enabled: knowsComing,
-    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/upcoming-runs', { signal, params: { query: { ...(from > Date.now() && { from: text(from) }), to: text(to), bucket: unit, timezone: zone, named: unit === 'day' ? 3 : 10, ...(kind && { kind }) } } })),
+  const text = (date: string): string => new Date(beginOf(date, utc)).toISOString();
+  const query = useQuery({
+    queryKey: ['run-calendar', first, end, unit, zone, kind],
+    queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/run-calendar', { signal, params: { query: { from: text(first), to: text(end), bucket: unit, timezone: zone, named: unit === 'day' ? 3 : 10, ...(kind && { kind }) } } })),
     ...every(60),
   });
   const cells = new Map<string, Cell>();
@@ -121,18 +108,18 @@ function useCells(first: string, end: string, unit: 'hour' | 'day', utc: boolean
     if (!found) cells.set(place, (found = { done: 0, executions: 0, failed: 0, due: 0, jobCount: 0, jobs: [], monitorCount: 0, monitors: [] }));
     return found;
   };
-  for (const group of (knowsPast && stats.data?.groups) || []) {
+  for (const group of query.data?.executions?.groups ?? []) {
     const at = cell(group.key);
     at.done += group.count;
     at.executions += group.count;
     at.failed += group.failed;
   }
-  for (const bucket of (knowsTold && told.data?.buckets) || []) {
+  for (const bucket of query.data?.monitorRuns?.buckets ?? []) {
     const at = cell(bucket.startAt);
     at.done += bucket.count;
     at.failed += bucket.failed;
   }
-  for (const bucket of (knowsComing && coming.data?.buckets) || []) {
+  for (const bucket of query.data?.upcoming?.buckets ?? []) {
     const at = cell(bucket.startAt);
     at.due += bucket.count;
     at.jobCount = Math.max(at.jobCount, bucket.jobCount);
@@ -140,12 +127,10 @@ function useCells(first: string, end: string, unit: 'hour' | 'day', utc: boolean
     at.monitorCount = Math.max(at.monitorCount, bucket.monitorCount);
     at.monitors = [...at.monitors, ...bucket.monitors.filter((monitor) => !at.monitors.some((one) => one.monitorId === monitor.monitorId))];
   }
-  const again = (): void => { void stats.refetch(); void told.refetch(); void coming.refetch(); };
-  return {
-    cells, upcoming: knowsComing ? coming.data : undefined, told: knowsTold ? told.data : undefined,
-    query: { error: stats.error ?? told.error ?? coming.error, pending: (knowsPast && stats.isPending) || (knowsTold && told.isPending) || (knowsComing && coming.isPending), again },
-  };
+  return { cells, query, told: query.data?.monitorRuns, upcoming: query.data?.upcoming, unavailable: query.data?.unavailable ?? [] };
 }
+
+const parts = { executions: 'What finished of jobs', monitorRuns: 'what finished of monitors', upcoming: 'what is due' };
 
 const hours = Array.from({ length: 24 }, (_, hour) => String(hour).padStart(2, '0'));
 
