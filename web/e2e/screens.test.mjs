@@ -346,7 +346,8 @@ describe('screens', { skip: without }, () => {
     await harmless(one);
     await one.goto(`${installation.base}/console/platform`);
     await one.getByRole('region', { name: 'What it depends on' }).getByText('PostgreSQL').first().waitFor();
-    await one.locator('summary', { hasText: 'Settings' }).press('Enter');
+    await one.getByRole('link', { name: 'Settings' }).press('Enter');
+    await one.waitForURL(/tab=settings/);
     await one.getByRole('region', { name: 'Settings' }).getByText('LOG_LEVEL', { exact: true }).waitFor();
     const admin = await page('');
     assert.equal(await admin.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Tenants' }).count(), 0);

@@ -193,7 +193,7 @@ describe('settings', { skip: without }, () => {
     const { installation } = all;
     const one = await all.page('platform', { ...phone, token: installation.tokens.PLATFORM_ADMIN_TOKEN });
     await one.getByRole('region', { name: 'What it depends on' }).getByText('PostgreSQL').first().waitFor();
-    await one.locator('summary', { hasText: 'Settings' }).press('Enter');
+    await one.getByRole('link', { name: 'Settings' }).press('Enter');
     const settings = one.getByRole('region', { name: 'Settings' });
     await settings.getByText('LOG_LEVEL', { exact: true }).waitFor();
     await settings.getByText('the environment').first().waitFor();

@@ -10,6 +10,7 @@ import { errorTypes } from './executions-filter';
 import { usePages } from './pages';
 import { can } from './session';
 import { Empty, Field, FormDialog, Loading, More, Problem, Rows, Status, Time, Title } from './ui';
+import { Views } from './views';
 
 type Letter = Schemas['DeadLetter'];
 type Group = Schemas['DeadLetterGroup'];
@@ -47,6 +48,7 @@ export function DeadLetters() {
         {filters.fingerprint && <span>of one error <button type="button" onClick={() => set({ fingerprint: undefined })}>Show all errors</button></span>}
         {filters.job && <span>of one job <button type="button" onClick={() => set({ job: undefined })}>Show all jobs</button></span>}
       </search>
+      <Views screen="/dead-letters" search={filters} />
       {single ? <Letters filters={filters} /> : filters.view === 'replays' ? <Replays /> : <Groups filters={filters} />}
     </>
   );

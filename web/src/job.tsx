@@ -130,7 +130,12 @@ function JobRuns({ job }: { job: Job }) {
     empty={<Empty title="This job has not run yet.">{can('jobs:trigger') && <p>“Run now” runs it once, beside its schedule.</p>}</Empty>} />;
 }
 
+/** All versions, or one of them beside the current one. */
 function Versions({ job, chosen }: { job: Job; chosen: number | undefined }) {
+  return chosen && chosen !== job.version ? <Difference key={chosen} job={job} version={chosen} /> : <AllVersions job={job} />;
+}
+
+function AllVersions({ job }: { job: Job }) {
   const query = useInfiniteQuery({
     queryKey: ['versions', job.id, job.version],
     queryFn: ({ pageParam, signal }) => must(api.GET('/api/v1/scheduler/jobs/{id}/versions', { signal, params: { path: { id: job.id }, query: { limit: 50, ...(pageParam && { cursor: pageParam }) } } })),
@@ -141,7 +146,6 @@ function Versions({ job, chosen }: { job: Job; chosen: number | undefined }) {
   if (!query.data) return <Loading what="the versions" />;
   return (
     <>
-      {chosen && chosen !== job.version && <Difference job={job} version={chosen} />}
       <div className="scroll" tabIndex={0} role="region" aria-label="Versions">
         <table>
           <thead><tr><th>Version</th><th>Made</th><th>By</th><th>Changed</th><th><span className="unseen">Compare</span></th></tr></thead>
@@ -179,8 +183,14 @@ function Difference({ job, version }: { job: Job; version: number }) {
   });
   return (
     <section aria-labelledby="difference">
+      <nav aria-label="Versions" className="bar">
+        <Link className="button" to="/jobs/$id" params={{ id: job.id }} search={{ tab: 'versions' }}>All versions</Link>
+        {version > 1 && <Compare job={job} version={version - 1}>‹ Version {version - 1}</Compare>}
+        {version + 1 < job.version && <Compare job={job} version={version + 1}>Version {version + 1} ›</Compare>}
+      </nav>
       <h2 id="difference">Version {version} beside the current version {job.version}</h2>
       {query.error && <Problem error={query.error} />}
+      {query.isPending && <Loading what="what differs" />}
       {restore.error && <Problem error={restore.error} />}
       {query.data?.changes.length === 0 && <p>They do not differ.</p>}
       {query.data && query.data.changes.length > 0 && (
@@ -198,6 +208,10 @@ function Difference({ job, version }: { job: Job; version: number }) {
       {can('jobs:write') && query.data && query.data.changes.length > 0 && <p><button type="button" disabled={restore.isPending} onClick={() => restore.mutate()}>Bring version {version} back</button> <span className="faint">It becomes a new version; none is lost.</span></p>}
     </section>
   );
+}
+
+function Compare({ job, version, children }: { job: Job; version: number; children: ReactNode }) {
+  return <Link className="button" to="/jobs/$id" params={{ id: job.id }} search={{ tab: 'versions', version }}>{children}</Link>;
 }
 
 function Value({ of }: { of: unknown }) {

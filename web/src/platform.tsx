@@ -1,7 +1,8 @@
 // How the installation is, for platform administrators: what it depends on, what waits in all.
 
 import { useQuery } from '@tanstack/react-query';
-import { useState, type ReactNode } from 'react';
+import { getRouteApi, Link } from '@tanstack/react-router';
+import type { ReactNode } from 'react';
 import { api, every, must, type Schemas } from './api';
 import { can } from './session';
 import { duration, span } from './time';
@@ -23,12 +24,29 @@ const names: [keyof Schemas['Health']['dependencies'], string, string][] = [
   ['services', 'Promoters and workers', 'Without a promoter nothing becomes due, without a worker nothing runs.'],
 ];
 
+const route = getRouteApi('/platform');
+
 export function Platform() {
+  const { tab } = route.useSearch();
+  return (
+    <>
+      <Title of="Platform">Platform</Title>
+      {can('settings:read') && (
+        <nav className="tabs" aria-label="About the platform">
+          <Link to="/platform" search={{}} activeOptions={{ exact: true }} aria-current={tab ? undefined : 'page'}>State</Link>
+          <Link to="/platform" search={{ tab: 'settings' }} aria-current={tab ? 'page' : undefined}>Settings</Link>
+        </nav>
+      )}
+      {tab === 'settings' && can('settings:read') ? <Settings /> : <State />}
+    </>
+  );
+}
+
+function State() {
   const state = useQuery({ queryKey: ['health'], queryFn: ({ signal }) => health(signal), ...every(5) });
   const status = useQuery({ queryKey: ['status'], queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/status', { signal })), ...every(5) });
   return (
     <>
-      <Title of="Platform">Platform</Title>
       {state.error && <Problem error={state.error} again={() => void state.refetch()} />}
       {state.isPending && <Loading what="the state" />}
       {state.data && (
@@ -57,21 +75,20 @@ export function Platform() {
         </>
       )}
       {status.error && <Problem error={status.error} />}
-      {can('settings:read') && <Settings />}
     </>
   );
 }
 
 const known = (count: number | null): string => (count === null ? 'not known' : count.toLocaleString('en'));
 
-/** The settings that change while the processes run, to read; asked for once somebody opens them. */
+/** The settings that change while the processes run, to read. */
 function Settings() {
-  const [open, setOpen] = useState(false);
-  const query = useQuery({ queryKey: ['settings'], enabled: open, queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/settings', { signal })), ...every(30) });
+  const query = useQuery({ queryKey: ['settings'], queryFn: ({ signal }) => must(api.GET('/api/v1/scheduler/settings', { signal })), ...every(30) });
   return (
-    <details onToggle={(event) => setOpen(event.currentTarget.open)}>
-      <summary>Settings</summary>
-      {query.error && <Problem error={query.error} />}
+    <>
+      <p className="faint">They change while the processes run: <code>schedctl settings</code> sets them.</p>
+      {query.error && <Problem error={query.error} again={() => void query.refetch()} />}
+      {query.isPending && <Loading what="the settings" />}
       {query.data && (
         <Rows label="Settings" head={['Name', 'Value', 'Where from', 'Otherwise', 'Changed']}>
           {query.data.items.map((setting) => (
@@ -85,6 +102,6 @@ function Settings() {
           ))}
         </Rows>
       )}
-    </details>
+    </>
   );
 }

@@ -18,6 +18,9 @@ import { Empty, Loading, Problem, Title } from './ui';
 
 const root = createRootRoute({ component: Shell, notFoundComponent: Nowhere, errorComponent: ({ error }) => <Problem error={error} /> });
 
+/** A screen with a second view. */
+const tabOf = <T extends string>(name: T) => (search: Record<string, unknown>): { tab?: T | undefined } => ({ tab: search['tab'] === name ? name : undefined });
+
 const routes = [
   createRoute({
     getParentRoute: () => root, path: '/', component: lazyRouteComponent(() => import('./overview'), 'Overview'),
@@ -51,10 +54,10 @@ const routes = [
   createRoute({ getParentRoute: () => root, path: '/tenant', component: lazyRouteComponent(() => import('./tenant'), 'TenantScreen') }),
   createRoute({ getParentRoute: () => root, path: '/tenants', component: lazyRouteComponent(() => import('./tenants'), 'Tenants'), validateSearch: tenantFilters }),
   createRoute({ getParentRoute: () => root, path: '/tenants/$id', component: lazyRouteComponent(() => import('./tenant-admin'), 'TenantAdmin') }),
-  createRoute({ getParentRoute: () => root, path: '/platform', component: lazyRouteComponent(() => import('./platform'), 'Platform') }),
+  createRoute({ getParentRoute: () => root, path: '/platform', component: lazyRouteComponent(() => import('./platform'), 'Platform'), validateSearch: tabOf('settings') }),
   createRoute({ getParentRoute: () => root, path: '/secrets', component: lazyRouteComponent(() => import('./secrets'), 'Secrets') }),
   createRoute({ getParentRoute: () => root, path: '/keys', component: lazyRouteComponent(() => import('./keys'), 'Keys') }),
-  createRoute({ getParentRoute: () => root, path: '/workers', component: lazyRouteComponent(() => import('./workers'), 'Workers') }),
+  createRoute({ getParentRoute: () => root, path: '/workers', component: lazyRouteComponent(() => import('./workers'), 'Workers'), validateSearch: tabOf('remote') }),
   createRoute({
     getParentRoute: () => root, path: '/audit', component: lazyRouteComponent(() => import('./audit'), 'Audit'),
     validateSearch: (search: Record<string, unknown>): AuditFilters => ({ actor: textOf(search['actor']), action: textOf(search['action']), object: textOf(search['object']) }),
