@@ -15,8 +15,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/monitor/past"
 	"github.com/scheduler-service/scheduler/internal/schedule"
-	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/secret"
+	"github.com/scheduler-service/scheduler/internal/statistics"
 )
 
 const (

@@ -3,11 +3,7 @@
 
 import assert from 'node:assert/strict';
 import { after, afterEach, before, describe, test } from 'node:test';
-import { readFileSync } from 'node:fs';
-import { createRequire } from 'node:module';
-import { seeded, openBrowser, pictures, without } from './installation.mjs';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+import { seeded, openBrowser, without } from './installation.mjs';
 
 const script = '<img src=x onerror=alert(1)><script>document.title="run"</script>';
 const hostile = [script, 'right-to-left \u202Eevil\u202C', 'w'.repeat(200)];
@@ -352,51 +348,4 @@ describe('screens', { skip: without }, () => {
     const admin = await page('');
     assert.equal(await admin.getByRole('navigation', { name: 'Screens' }).getByRole('link', { name: 'Tenants' }).count(), 0);
   });
-
-  const routes = {
-    overview: '', jobs: 'jobs', 'hostile jobs': 'jobs?tag=hostile', 'new job': 'jobs/new', job: 'jobs/JOB', runs: 'jobs/JOB?tab=runs', versions: 'jobs/JOB?tab=versions', backfills: 'jobs/JOB?tab=backfills',
-    'edit job': 'jobs/JOB/edit', executions: 'executions', execution: 'executions/RUN', 'failed execution': 'executions/FAILED', 'dead letters': 'dead-letters', replays: 'dead-letters?view=replays', monitors: 'monitors', monitor: 'monitors/MONITOR', objectives: 'objectives', calendars: 'calendars', notifications: 'notifications', notification: 'notifications/NOTIFICATION',
-    functions: 'functions', secrets: 'secrets', workers: 'workers', tenant: 'tenant', keys: 'keys', audit: 'audit', nowhere: 'nowhere',
-    'run calendar': 'run-calendar', 'run calendar of a day': 'run-calendar?view=day', 'run calendar of a month': 'run-calendar?view=month',
-  };
-  const platformRoutes = { tenants: 'tenants', 'a tenant': 'tenants/TENANT', platform: 'platform' };
-  test('every route: light and dark, on a phone, a tablet and a wide screen, readable by all', async () => {
-    const ids = await things();
-    const [ours, platform] = [await page('nowhere'), await page('nowhere', {}, 'PLATFORM_ADMIN_TOKEN')];
-    for (const [name, path] of [...Object.entries(routes), ...Object.entries(platformRoutes)]) {
-      const one = name in platformRoutes ? platform : ours;
-      await one.goto(`${installation.base}/console/${path.replace(/[A-Z]{3,}/, (thing) => ids[thing])}`);
-      await one.settled();
-      await one.evaluate(axe);
-      for (const colorScheme of ['light', 'dark']) {
-        for (const width of [360, 768, 1440]) {
-          const where = `${name}, ${colorScheme} at ${width} px`;
-          await one.emulateMedia({ colorScheme });
-          await one.setViewportSize({ width, height: 900 });
-          assert.ok(await one.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${where}: the page is wider than the screen`);
-          // In the dark, the page has the same elements in other colours.
-          const rules = colorScheme === 'dark' ? { type: 'rule', values: ['color-contrast', 'link-in-text-block'] } : ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
-          const { violations } = await one.evaluate((runOnly) => globalThis.axe.run(document, { runOnly, resultTypes: ['violations'] }), rules);
-          assert.deepEqual(violations.map(({ id, nodes }) => [id, nodes.slice(0, 3).map(({ html, failureSummary }) => [html, failureSummary])]), [], where);
-          if (width !== 768) await one.screenshot({ path: `${pictures}/${name.replaceAll(' ', '-')}-${colorScheme}-${width}.png` });
-        }
-      }
-    }
-  });
-
-  /** A job with a hostile name and runs of it, and a notification. */
-  const things = async () => {
-    const { api, tokens } = installation;
-    const { items: [run] } = await api('GET', '/executions?status=completed&limit=1');
-    const { items: [failed] } = await api('GET', '/executions?status=failed&limit=1');
-    const { items: [job] } = await api('GET', '/jobs?tags=hostile&status=active&limit=1');
-    const { id: notification } = await api('POST', '/notifications', { name: 'w'.repeat(200), kind: 'webhook', url: tokens.ECHO, events: ['job.failed'], tags: [hostile[0].slice(0, 50)] });
-    await api('POST', `/notifications/${notification}/test`);
-    await api('POST', '/calendars', { name: hostile[0], description: hostile[1], timezone: 'Europe/Berlin', days: [{ start: '2026-12-24', name: hostile[2].slice(0, 90) }] });
-    await api('POST', '/objectives', { name: hostile[0], kind: 'onTime', tag: hostile[0].slice(0, 50), thresholdMs: 5000, target: 0.999 });
-    const { id: monitor, pingUrl } = await api('POST', '/monitors', { name: hostile[2], tags: [hostile[0].slice(0, 50)], cronExpression: '0 2 * * *', timezone: 'Europe/Berlin' });
-    for (const signal of ['/start', '/1', '/start']) await fetch(new URL(pingUrl + signal, installation.base), { method: 'POST', body: `${hostile[2]}\n${script}` });
-    const { id: tenant } = await api('GET', '/tenant');
-    return { MONITOR: monitor, TENANT: tenant, RUN: run.id, FAILED: failed.id, JOB: job.id, NOTIFICATION: notification };
-  };
 });
