@@ -52,7 +52,7 @@ function Entry({ entry }: { entry: Schemas['AuditEntry'] }) {
     <tr>
       <td><Time at={entry.at} /></td>
       <td><bdi>{entry.actor}</bdi> <span className="faint">{entry.actorKind}, {entry.address}</span></td>
-      <td><code>{entry.action}</code></td>
+      <td><code className="whole">{entry.action}</code></td>
       <td>{entry.objectType} <code>{entry.objectId}</code></td>
       <td>
         <details>
