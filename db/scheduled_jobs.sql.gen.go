@@ -1224,6 +1224,31 @@ func (q *Queries) LockDueJobsInTurns(ctx context.Context, arg LockDueJobsInTurns
 	return items, nil
 }
 
+const LockFreeJobs = `-- name: LockFreeJobs :many
+SELECT id FROM scheduled_jobs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+`
+
+// Cross-tenant: LockJobs without waiting. Skips the jobs that somebody else holds.
+func (q *Queries) LockFreeJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, LockFreeJobs, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockJob = `-- name: LockJob :one
 SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
 FOR NO KEY UPDATE
@@ -1298,15 +1323,30 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 	return i, err
 }
 
-const LockJobs = `-- name: LockJobs :exec
+const LockJobs = `-- name: LockJobs :many
 SELECT id FROM scheduled_jobs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
 `
 
 // Cross-tenant: the worker, before it counts the places of these jobs; in id
 // order, so that no two workers wait for each other.
-func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) error {
-	_, err := q.db.Exec(ctx, LockJobs, ids)
-	return err
+func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, error) {
+	rows, err := q.db.Query(ctx, LockJobs, ids)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []uuid.UUID
+	for rows.Next() {
+		var id uuid.UUID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const MarkJobRun = `-- name: MarkJobRun :exec
@@ -1430,9 +1470,12 @@ func (q *Queries) PollDue(ctx context.Context, since time.Time) (PollDueRow, err
 }
 
 const RecordAudit = `-- name: RecordAudit :exec
+WITH free AS MATERIALIZED (
+    SELECT j.id FROM scheduled_jobs j WHERE j.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+)
 UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS difference, coalesce($3::timestamptz, now()) AS at) u
-WHERE scheduled_jobs.id = u.id
+WHERE scheduled_jobs.id = u.id AND scheduled_jobs.id = ANY (ARRAY(SELECT f.id FROM free f))
 `
 
 type RecordAuditParams struct {
@@ -1441,7 +1484,8 @@ type RecordAuditParams struct {
 	Now         *time.Time
 }
 
-// Cross-tenant: the auditor.
+// Cross-tenant: the auditor. Skips jobs that somebody else holds: while it waited for one
+// it would hold the others, and claims would wait for those. Their turn comes again.
 func (q *Queries) RecordAudit(ctx context.Context, arg RecordAuditParams) error {
 	_, err := q.db.Exec(ctx, RecordAudit, arg.Ids, arg.Differences, arg.Now)
 	return err

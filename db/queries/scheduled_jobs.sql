@@ -338,10 +338,14 @@ SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
              (SELECT min(from_at) FROM backfills WHERE status = 'running'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest;
 
--- name: LockJobs :exec
+-- name: LockJobs :many
 -- Cross-tenant: the worker, before it counts the places of these jobs; in id
 -- order, so that no two workers wait for each other.
 SELECT id FROM scheduled_jobs WHERE id = ANY (@ids::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+
+-- name: LockFreeJobs :many
+-- Cross-tenant: LockJobs without waiting. Skips the jobs that somebody else holds.
+SELECT id FROM scheduled_jobs WHERE id = ANY (@ids::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: ResumePausedJobs :many
 -- Cross-tenant: the promoter. A pause that has run its time ends by itself;
@@ -376,10 +380,14 @@ WHERE status = 'active' AND next_execution_at IS NOT NULL AND id >= @from_id::uu
 ORDER BY id LIMIT @sample_size;
 
 -- name: RecordAudit :exec
--- Cross-tenant: the auditor.
+-- Cross-tenant: the auditor. Skips jobs that somebody else holds: while it waited for one
+-- it would hold the others, and claims would wait for those. Their turn comes again.
+WITH free AS MATERIALIZED (
+    SELECT j.id FROM scheduled_jobs j WHERE j.id = ANY (@ids::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+)
 UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@differences::bigint[]) AS difference, coalesce(sqlc.narg(now)::timestamptz, now()) AS at) u
-WHERE scheduled_jobs.id = u.id;
+WHERE scheduled_jobs.id = u.id AND scheduled_jobs.id = ANY (ARRAY(SELECT f.id FROM free f));
 
 -- name: CountJobsDueAt :one
 -- How many of a tenant's jobs are due at one time: the stampede warning.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -25,6 +26,8 @@ type Store struct {
 	db         *postgres.DB
 	maxRunning func() int32
 	leftTypes  []string // never nil: no type differs from all of NULL
+	// limitedClaims counts the claims that lock jobs.
+	limitedClaims atomic.Uint64
 }
 
 // NewStore makes a store.

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,30 +16,31 @@ import (
 // alone, in one round trip; then, of what is left, those that wait for a concurrency
 // slot or have a concurrency key. It pools what this worker leaves to others and what
 // a limit of its tenant left behind: other workers find it there, and so
-// does the search for the next execution.
-func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) ([]Claimed, error) {
+// does the search for the next execution. Held are executions that it did not try,
+// because somebody else holds their job locked: a claim soon after may find it free.
+func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) (won []Claimed, held []uuid.UUID, err error) {
 	q := s.queries()
-	out, err := claimReady(ctx, q, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning()})
-	if err != nil || len(out) == len(ids) {
-		return out, err
+	won, err = claimReady(ctx, q, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning()})
+	if err != nil || len(won) == len(ids) {
+		return won, nil, err
 	}
 	left, err := q.ListUnclaimedExecutions(ctx, db.ListUnclaimedExecutionsParams{Ids: ids, LeftTypes: s.leftTypes})
 	if err != nil {
-		return nil, fmt.Errorf("list executions that were not claimed: %w", postgres.Fault(err))
+		return nil, nil, fmt.Errorf("list executions that were not claimed: %w", postgres.Fault(err))
 	}
-	jobs, limited, unpooled := sortUnclaimed(left)
+	limited, unpooled := sortUnclaimed(left)
 	if len(unpooled) > 0 {
 		if err := s.Pool(ctx, unpooled); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	if !limited {
-		return out, nil
+	if len(limited.ids) == 0 {
+		return won, nil, nil
 	}
-	more, err := s.claimLimited(ctx, jobs, db.ClaimLimitedExecutionsParams{
-		WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
+	more, held, err := s.claimLimited(ctx, limited, db.ClaimLimitedExecutionsParams{
+		WorkerID: &worker, LeaseToken: &token, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
 	})
-	return append(out, more...), err
+	return append(won, more...), held, err
 }
 
 // claimReady claims those that wait for a worker alone.
@@ -54,40 +56,77 @@ func claimReady(ctx context.Context, q *db.Queries, p db.ClaimExecutionsParams) 
 	return out, nil
 }
 
-// sortUnclaimed returns the jobs whose executions need a slot, whether anything waits
-// for a slot or has a key, and what nobody polls yet. An execution that has its slot
-// and waits for its key alone needs no lock of its job.
-func sortUnclaimed(left []db.ListUnclaimedExecutionsRow) (jobs []uuid.UUID, limited bool, unpooled []uuid.UUID) {
-	for _, r := range left {
-		switch {
-		case !r.Limited:
-			unpooled = append(unpooled, r.ID)
-			continue
-		case r.NeedsSlot && (len(jobs) == 0 || jobs[len(jobs)-1] != r.JobID): // they come in the order of their jobs
-			jobs = append(jobs, r.JobID)
-		}
-		limited = true
+// limited are executions that wait for a concurrency slot or have a concurrency key. An
+// execution that has its slot and waits for its key alone needs no lock of its job, and
+// its job here is uuid.Nil.
+type limited struct{ ids, jobs []uuid.UUID }
+
+func (l *limited) add(id, job uuid.UUID, needsSlot bool) {
+	if !needsSlot {
+		job = uuid.Nil
 	}
-	return jobs, limited, unpooled
+	l.ids, l.jobs = append(l.ids, id), append(l.jobs, job)
+}
+
+// sortUnclaimed returns what waits for a slot or has a key, in the order of the jobs, and
+// what nobody polls yet.
+func sortUnclaimed(left []db.ListUnclaimedExecutionsRow) (waiting limited, unpooled []uuid.UUID) {
+	for _, r := range left {
+		if r.Limited {
+			waiting.add(r.ID, r.JobID, r.NeedsSlot)
+		} else {
+			unpooled = append(unpooled, r.ID)
+		}
+	}
+	return waiting, unpooled
 }
 
 // claimLimited claims those that wait for a slot or have a key.
-func (s *Store) claimLimited(ctx context.Context, jobs []uuid.UUID, p db.ClaimLimitedExecutionsParams) (out []Claimed, err error) {
+func (s *Store) claimLimited(ctx context.Context, of limited, p db.ClaimLimitedExecutionsParams) (won []Claimed, held []uuid.UUID, err error) {
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		out, err = claimLocked(ctx, tx, jobs, p)
+		if p.Ids, held, err = s.lockJobs(ctx, tx, of); err != nil || len(p.Ids) == 0 {
+			return err
+		}
+		won, err = claimLocked(ctx, tx, p)
 		return err
 	})
-	return out, err
+	return won, held, err
 }
 
-// claimLocked locks the jobs, then counts their slots: two statements, because
-// one would count on the snapshot from before the lock and admit too many.
-func claimLocked(ctx context.Context, tx *postgres.Tx, jobs []uuid.UUID, p db.ClaimLimitedExecutionsParams) (out []Claimed, err error) {
-	if len(jobs) > 0 {
-		if err := tx.LockJobs(ctx, jobs); err != nil {
-			return nil, fmt.Errorf("lock jobs: %w", err)
+// waitEvery is how many claims of limited executions come to each one that waits for the
+// locks of its jobs. A claim that waits keeps everything else from this worker meanwhile,
+// and what it has locked already from the other workers. But somebody has to wait now and
+// then: a job that is triggered again and again is hardly ever free.
+const waitEvery = 8
+
+// lockJobs locks the jobs of executions, and returns those that may be claimed then and
+// those whose jobs somebody else holds.
+func (s *Store) lockJobs(ctx context.Context, tx *postgres.Tx, of limited) (free, held []uuid.UUID, err error) {
+	jobs := slices.Compact(slices.DeleteFunc(slices.Clone(of.jobs), func(job uuid.UUID) bool { return job == uuid.Nil }))
+	if len(jobs) == 0 {
+		return of.ids, nil, nil
+	}
+	lock := tx.LockFreeJobs
+	if s.limitedClaims.Add(1)%waitEvery == 0 {
+		lock = tx.LockJobs
+	}
+	locked, err := lock(ctx, jobs)
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock jobs: %w", err)
+	}
+	for i, id := range of.ids {
+		if job := of.jobs[i]; job == uuid.Nil || slices.Contains(locked, job) {
+			free = append(free, id)
+		} else {
+			held = append(held, id)
 		}
 	}
+	return free, held, nil
+}
+
+// claimLocked counts the slots of jobs that are locked: a statement of its own, because
+// one with the lock would count on the snapshot from before it and admit too many.
+func claimLocked(ctx context.Context, tx *postgres.Tx, p db.ClaimLimitedExecutionsParams) (out []Claimed, err error) {
 	rows, err := tx.ClaimLimitedExecutions(ctx, p)
 	if err != nil {
 		return nil, fmt.Errorf("claim executions that wait for a slot or key: %w", err)

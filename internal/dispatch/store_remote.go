@@ -140,16 +140,17 @@ func (s *Store) claimRemoteLimited(ctx context.Context, c RemoteClaim) (won []Cl
 	if len(found) == 0 {
 		return nil, nil
 	}
-	var jobs, ids []uuid.UUID
+	var of limited
 	for _, f := range found {
-		ids = append(ids, f.ID)
-		if f.NeedsSlot && (len(jobs) == 0 || jobs[len(jobs)-1] != f.JobID) { // they come in the order of their jobs
-			jobs = append(jobs, f.JobID)
-		}
+		of.add(f.ID, f.JobID, f.NeedsSlot)
 	}
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
-		if won, err = claimLocked(ctx, tx, jobs, db.ClaimLimitedExecutionsParams{
-			WorkerID: &c.Worker, LeaseToken: &c.Token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
+		free, _, err := s.lockJobs(ctx, tx, of) // what is held is listed again by the next claim
+		if err != nil || len(free) == 0 {
+			return err
+		}
+		if won, err = claimLocked(ctx, tx, db.ClaimLimitedExecutionsParams{
+			WorkerID: &c.Worker, LeaseToken: &c.Token, Ids: free, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
 		}); err != nil {
 			return err
 		}

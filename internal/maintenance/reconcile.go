@@ -10,6 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
+	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -52,7 +53,13 @@ func (m *Maintainer) ReconcileSchedules(ctx context.Context, now time.Time, from
 		found = append(found, differing...)
 	}
 	m.c.Metrics.Reconciled(report.Jobs, report.Differing)
-	return report, m.store.recordDifferences(ctx, now, found)
+	return report, divide.Items[difference]{
+		Send: func(some []difference) error { return m.store.recordDifferences(ctx, now, some) },
+		Alone: func(d difference, err error) error {
+			m.c.Log.ErrorContext(ctx, "what was reconciled of a job is not recorded: the database refuses it", "job_id", d.job, "difference", d.rows, "error", err)
+			return nil
+		},
+	}.All(found)
 }
 
 // comparison is a job whose rows can be counted.

@@ -1,17 +1,20 @@
 package promoter_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres/refusal"
 )
 
 // statuses are the states of a job's rows by time, as seconds after first.
@@ -252,6 +255,40 @@ func TestAuditFindsWhatIsMissingAndWhatIsTooMuch(t *testing.T) {
 		}
 		if got.AuditDifference == nil || *got.AuditDifference != want.difference {
 			t.Errorf("%s: difference %v, want %d", got.Name, got.AuditDifference, want.difference)
+		}
+	}
+}
+
+// Where the database refuses what is recorded of one job, and where somebody holds one, the
+// others are recorded all the same. On the commit before, the first ended the pass with an
+// error, and the second kept all jobs of the sample locked.
+func TestAuditRecordsTheOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	good, poison, held := b.create(t, nil), b.create(t, nil), b.create(t, nil)
+	begin := *good.NextExecutionAt
+	for second := range 60 {
+		b.pass(t, b.promoter, begin.Add(time.Duration(second)*time.Second))
+	}
+	exec(t, b.database.AdminURL, refusal.Refusal{Name: "one", Table: "scheduled_jobs", Event: "UPDATE", Rows: "NEW.id = '" + poison.ID.String() + "'", SQLSTATE: "25000"}.Begin())
+	holder, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close(context.Background())
+	if _, err := holder.Exec(t.Context(), "BEGIN; SELECT 1 FROM scheduled_jobs WHERE id = '"+held.ID.String()+"' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	if report, err := b.maintainer.ReconcileSchedules(t.Context(), begin.Add(100*time.Second), uuid.Nil); err != nil || report.Jobs != 3 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	for _, want := range []struct {
+		job      job.Job
+		recorded bool
+	}{{good, true}, {poison, false}, {held, false}} {
+		got, err := b.jobs.Get(t.Context(), b.who, want.job.ID)
+		if err != nil || (got.AuditDifference != nil) != want.recorded {
+			t.Errorf("%s: recorded %v, %v; want %v", got.ID, got.AuditDifference, err, want.recorded)
 		}
 	}
 }

@@ -141,10 +141,11 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 
 func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
 	asked := clock.Start()
-	found, err := w.store.Claim(ctx, inc.member.ID, token, ids)
+	found, held, err := w.store.Claim(ctx, inc.member.ID, token, ids)
 	if err != nil {
 		return nil, nil, err
 	}
+	w.tryLater(held)
 	return w.withSpecs(ctx, asked, found)
 }
 
@@ -162,3 +163,15 @@ func (w *Worker) withSpecs(ctx context.Context, asked clock.Mark, found []dispat
 // lateness is how long after it could start an attempt was claimed, by the database's
 // clock alone.
 func (c claimed) lateness() time.Duration { return c.ClaimedAt.Sub(c.AvailableAt) }
+
+// heldAgain is when executions are tried again whose job somebody else held locked: by
+// then an ordinary transaction has ended.
+const heldAgain = 50 * time.Millisecond
+
+// tryLater has a Poll try executions in a moment. Should none do so, they are found as
+// what waits for a free slot or key is.
+func (w *Worker) tryLater(ids []uuid.UUID) {
+	if len(ids) > 0 {
+		time.AfterFunc(heldAgain, func() { w.tryHere(ids) })
+	}
+}

@@ -5,25 +5,22 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
-	"github.com/scheduler-service/scheduler/internal/idempotency"
+	"github.com/scheduler-service/scheduler/internal/job"
 )
 
-// A claim that waits for a job's lock, over many heartbeats, keeps what its
+// A claim whose second statement waits for a lock, over many heartbeats, keeps what its
 // first statement took: given back, it would run here and elsewhere.
 func TestWhatIsBeingClaimedIsNotGivenBack(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
 	first := b.pending(nil)
-	hasPlace := b.pending(nil)
-	waits, _, err := b.executions.Trigger(t.Context(), b.who, hasPlace.JobID, nil, idempotency.Key{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	keyed := b.pending(func(s *job.Spec) { s.ConcurrencyKey = "key" })
 	w := b.start(nil)
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {
@@ -34,11 +31,11 @@ func TestWhatIsBeingClaimedIsNotGivenBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM scheduled_jobs WHERE id = $1 FOR UPDATE", hasPlace.JobID); err != nil {
+	if _, err := tx.Exec(t.Context(), "INSERT INTO running_keys (tenant_id, key, execution_id) VALUES ($1, 'key', $2)", b.who.TenantID, uuid.New()); err != nil {
 		t.Fatal(err)
 	}
 	var claim sync.WaitGroup
-	claim.Go(func() { b.handle(w, first.ID, waits.ID) })
+	claim.Go(func() { b.handle(w, first.ID, keyed.ID) })
 	eventually(t, "four heartbeats saw the claimed row", func() (seen bool) {
 		err := tx.QueryRow(t.Context(), `SELECT coalesce((SELECT heartbeat_at > attempt_started_at + interval '1 second'
 			FROM workers JOIN active_executions e ON e.worker_id = workers.id WHERE e.id = $1), false)`, first.ID).Scan(&seen)

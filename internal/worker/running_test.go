@@ -275,7 +275,7 @@ func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
 		for _, l := range left {
 			jobs = append(jobs, l.JobID)
 		}
-		if err := tx.LockJobs(ctx, jobs); err != nil {
+		if _, err := tx.LockJobs(ctx, jobs); err != nil {
 			return err
 		}
 		rows, err := tx.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{WorkerID: &a.id, LeaseToken: &token, Ids: wanted, LeftTypes: []string{}, MaxRunning: 20})

@@ -45,6 +45,7 @@ var crossTenant = map[string]string{
 	"ClaimExecutions":         "worker",
 	"CompleteExecutions":      "worker",
 	"LockJobs":                "worker, before it counts the slots of jobs",
+	"LockFreeJobs":            "worker, before it counts the slots of jobs that nobody holds",
 	"ListUnclaimedExecutions": "worker: what a claim left for another way or another worker",
 	"ClaimLimitedExecutions":  "worker",
 	"ReleaseExecutions":       "worker",

@@ -110,7 +110,7 @@ func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
 	token, moves := uuid.New(), dispatch.NewStore(s.db, dispatch.Config{}) // one token for a claim, as the worker does
 	for from := 0; from < len(ids); from += n.claim {
 		to := min(from+n.claim, len(ids))
-		rows, err := moves.Claim(ctx, worker, token, ids[from:to])
+		rows, _, err := moves.Claim(ctx, worker, token, ids[from:to])
 		if err != nil || len(rows) != to-from {
 			return errors.Join(err, expected("claimed", len(rows), to-from))
 		}

@@ -65,9 +65,10 @@ func (s store) growLog(ctx context.Context, d time.Duration) {
 }
 
 // execUntilDone runs statements of ours until they were done: a table that is in use is
-// locked for a moment only.
+// locked for a moment only. A large fleet on a small machine may leave no such moment for
+// a minute, and a fault that could not be taken back would last until the end.
 func (s store) execUntilDone(ctx context.Context, sql string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("it could not be done in 30 s"))
+	ctx, cancel := context.WithTimeoutCause(ctx, 2*time.Minute, errors.New("it could not be done in two minutes"))
 	defer cancel()
 	for {
 		err := s.with(ctx, func(conn *pgx.Conn) error {

@@ -211,7 +211,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			return a, err
 		}
 		return a, s.engine.InTx(ctx, func(tx *postgres.Tx) error {
-			if err := tx.LockJobs(ctx, left.SlotJobs); err != nil {
+			if _, err := tx.LockJobs(ctx, left.SlotJobs); err != nil {
 				return err
 			}
 			rows, err := tx.ClaimLimitedExecutions(ctx, db.ClaimLimitedExecutionsParams{Now: &at, WorkerID: &o.Worker, LeaseToken: &o.Token, Ids: o.IDs, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
