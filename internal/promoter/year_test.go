@@ -20,7 +20,7 @@ import (
 
 var yearSeed = flag.Uint64("year.seed", 1, "seed of the simulated year; 0 draws one")
 
-var yearJobs = flag.Int("year.jobs", 80, "jobs of the simulated year")
+var yearJobs = flag.Int("year.jobs", 40, "jobs of the simulated year")
 
 const outage = 3 * time.Hour
 
@@ -29,7 +29,7 @@ const outage = 3 * time.Hour
 // inside their transactions, come late, and stay away for three hours around a
 // clock change. Every row of the year, and what the jobs became, is what the
 // oracle computes from the times at which promoters were there. The short
-// form has fewer jobs and two months.
+// form has two months.
 func TestYear(t *testing.T) {
 	t.Parallel()
 	seed := *yearSeed
