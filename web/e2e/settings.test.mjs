@@ -111,9 +111,11 @@ describe('settings', { skip: without }, () => {
   });
 
   test('a notification whose target does not answer shows each attempt and the reason, and is sent again once it does', async () => {
+    const one = await all.page('notifications', phone);
+    await one.getByText('There are no notifications yet.').waitFor();
     const { id } = await api('POST', '/notifications', { name: 'told', kind: 'webhook', url: 'https://nothing.invalid/', events: ['job.failed'] });
     await api('POST', `/notifications/${id}/test`);
-    const one = await all.page(`notifications/${id}`, phone);
+    await one.goto(`${all.installation.base}/console/notifications/${id}`);
     const deliveries = one.getByRole('region', { name: 'Deliveries' });
     await deliveries.locator('.bad, .status.good').first().waitFor();
     await one.harmless();
