@@ -23,13 +23,13 @@ CREATE OR REPLACE FUNCTION start_runs(ids uuid[], tenant_ids uuid[], job_types t
 AS $$
 DECLARE
     own     smallint := public.shard_of(worker);
-    exact   uuid[];
-    others_count uuid[];
+    exact   uuid[]; -- tenants that this call counts exactly
+    left_out uuid[]; -- tenants that another call counts exactly
     started uuid[];
     others  uuid[];
 BEGIN
     SELECT coalesce(array_agg(a.tenant_id) FILTER (WHERE a.mine), '{}'), coalesce(array_agg(a.tenant_id) FILTER (WHERE NOT a.mine), '{}')
-    INTO exact, others_count
+    INTO exact, left_out
     FROM (SELECT n.tenant_id, CASE WHEN n.keyed THEN true ELSE pg_try_advisory_xact_lock(hashtext('start_runs'), hashtext(n.tenant_id::text)) END AS mine
           FROM (SELECT u.tenant_id, count(*) AS runs, bool_or(u.key IS NOT NULL) AS keyed
                 FROM unnest(start_runs.ids, tenant_ids, job_types, keys) AS u(id, tenant_id, job_type, key) GROUP BY u.tenant_id) n
@@ -38,13 +38,13 @@ BEGIN
 
     PERFORM 1
     FROM (SELECT a.tenant_id, n.shard
-          FROM (SELECT DISTINCT u AS tenant_id FROM unnest(tenant_ids) u WHERE u <> ALL (others_count)) a CROSS JOIN generate_series(0, 7) AS n(shard)
+          FROM (SELECT DISTINCT u AS tenant_id FROM unnest(tenant_ids) u WHERE u <> ALL (left_out)) a CROSS JOIN generate_series(0, 7) AS n(shard)
           WHERE n.shard = own OR a.tenant_id = ANY (exact) ORDER BY a.tenant_id, n.shard) w
     CROSS JOIN LATERAL (SELECT 1 FROM public.running_shards s WHERE s.tenant_id = w.tenant_id AND s.shard = w.shard FOR UPDATE) held;
 
     WITH asked AS MATERIALIZED (
         SELECT u.tenant_id, count(*)::integer AS runs, array_agg(u.id) AS ids, array_agg(u.job_type) AS types, u.tenant_id = ANY (exact) AS exact
-        FROM unnest(start_runs.ids, tenant_ids, job_types, keys) AS u(id, tenant_id, job_type, key) WHERE u.tenant_id <> ALL (others_count) GROUP BY u.tenant_id
+        FROM unnest(start_runs.ids, tenant_ids, job_types, keys) AS u(id, tenant_id, job_type, key) WHERE u.tenant_id <> ALL (left_out) GROUP BY u.tenant_id
     ),
     counted AS (
         UPDATE public.running_shards s SET runs = s.runs + a.runs,

@@ -14,9 +14,9 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
-// besieged returns a transaction of somebody else that stays open, and a store of which
-// claims must not wait for it.
-func besieged(t *testing.T, b *bundle, c dispatch.Config) (*dispatch.Store, uuid.UUID, pgx.Tx) {
+// holding returns a store, a worker that may claim with it, and a transaction that stays
+// open, as that of another process at work. No claim may wait for what it holds.
+func holding(t *testing.T, b *bundle, c dispatch.Config) (*dispatch.Store, uuid.UUID, pgx.Tx) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {
@@ -52,7 +52,7 @@ func TestClaimsDoNotWaitForATenantAtItsLimit(t *testing.T) {
 	other := uuid.New()
 	b.line(first, other, 3, 0)
 	theirs := b.ids("SELECT id FROM active_executions WHERE tenant_id = '" + other.String() + "'")
-	store, worker, tx := besieged(t, b, dispatch.Config{TenantMaxRunning: func() int { return 2 }})
+	store, worker, tx := holding(t, b, dispatch.Config{TenantMaxRunning: func() int { return 2 }})
 	if _, err := tx.Exec(t.Context(), "SELECT start_runs(ARRAY[$1::uuid, $2::uuid, $3::uuid], ARRAY[$4::uuid, $4, $4], '{function,function,function}', NULL, 2, now(), $5)",
 		first.ID, rest[0].ID, rest[1].ID, b.who.TenantID, worker); err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func TestClaimsDoNotWaitForALockedJob(t *testing.T) {
 	limited := func(s *job.Spec) { s.MaxConcurrent = 1 }
 	made := []execution.Execution{b.pending(limited), b.pending(limited)}
 	b.exec("UPDATE active_executions SET concurrency_limit = 1")
-	store, worker, tx := besieged(t, b, dispatch.Config{})
+	store, worker, tx := holding(t, b, dispatch.Config{})
 	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM scheduled_jobs WHERE id = $1 FOR UPDATE", made[0].JobID); err != nil {
 		t.Fatal(err)
 	}
