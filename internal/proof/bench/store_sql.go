@@ -110,9 +110,8 @@ func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
 	token, moves := uuid.New(), dispatch.NewStore(s.db, dispatch.Config{}) // one token for a claim, as the worker does
 	for from := 0; from < len(ids); from += n.claim {
 		to := min(from+n.claim, len(ids))
-		rows, _, err := moves.Claim(ctx, worker, token, ids[from:to])
-		if err != nil || len(rows) != to-from {
-			return errors.Join(err, expected("claimed", len(rows), to-from))
+		if err := claimAll(ctx, moves, worker, token, ids[from:to]); err != nil {
+			return err
 		}
 	}
 	for from := 0; from < len(ids); from += n.complete {
@@ -123,6 +122,23 @@ func (s *store) live1(ctx context.Context, worker uuid.UUID, n sizes) error {
 		}
 	}
 	return nil
+}
+
+// maxClaims bounds how often claimAll asks.
+const maxClaims = 1000
+
+// claimAll claims until it has all: while one claim counts a tenant exactly, another starts
+// nothing of that tenant. The token finds again what it has.
+func claimAll(ctx context.Context, moves *dispatch.Store, worker, token uuid.UUID, ids []uuid.UUID) error {
+	claimed := 0
+	for range maxClaims {
+		rows, _, err := moves.Claim(ctx, worker, token, ids)
+		if err != nil || len(rows) == len(ids) {
+			return err
+		}
+		claimed = len(rows)
+	}
+	return expected("claimed", claimed, len(ids))
 }
 
 func expected(what string, got, want int) error {
