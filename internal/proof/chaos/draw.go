@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -42,34 +43,41 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 		spec.ConcurrencyKey = nullable.NewNullableWithValue(w.key)
 	}
 	query := fmt.Sprintf("?tenant=%d&ms=%d", w.tenant, takes)
-	retries, delay := 3, int64(200+r.IntN(600))
+	delay := int64(200 + r.IntN(600))
 	fails := r.IntN(8)
 	if w.overlap == api.OverlapPolicyQueueAll || w.key != "" {
 		fails = 7 // nor must its retries
 	}
-	switch fails {
-	case 0:
-		query += "&fail=1"
-	case 1:
-		query += "&fail=99"
-		retries = 2
-	case 2:
-		if l.drops {
-			query += "&drop=1"
-		}
-	}
+	failure, retries := l.failure(fails)
+	query += failure
 	spec.OverlapPolicy, spec.MaxConcurrent = &w.overlap, &w.maxConcurrent
 	timeout := 10
 	spec.Timeout = &timeout
 	spec.RetryConfig = &api.RetryConfig{MaxRetries: &retries, RetryDelayMs: &delay}
-	method, url := []api.HTTPConfigMethod{api.HTTPConfigMethodGET, api.HTTPConfigMethodPOST}[r.IntN(2)], l.stack.sink.url+"/"
-	called := api.HTTPConfig{URL: url + query, Method: &method}
-	l.callback(&called, fails > 1, w.overlap != api.OverlapPolicyQueueAll && w.key == "")
+	method := []api.HTTPConfigMethod{api.HTTPConfigMethodGET, api.HTTPConfigMethodPOST}[r.IntN(2)]
+	called := api.HTTPConfig{Method: &method}
+	query += l.callback(&called, fails > 1, w.overlap != api.OverlapPolicyQueueAll && w.key == "")
+	called.URL = l.stack.sink.target(query)
 	_ = spec.Config.FromHTTPConfig(called) // cannot fail
 	if called.Completion == nil && !l.plain {
 		l.otherType(&spec, query, fails == 0 && takes <= 50)
 	}
+	w.unwell = spec.JobType == api.JobTypeHTTP && strings.HasPrefix(called.URL, l.stack.sink.unwell)
 	return w, spec
+}
+
+// failure is what the query says of calls that fail on purpose, and how often those are
+// repeated.
+func (l *load) failure(drawn int) (query string, retries int) {
+	switch {
+	case drawn == 0:
+		return "&fail=1", 3
+	case drawn == 1:
+		return "&fail=99", 2
+	case drawn == 2 && l.drops:
+		return "&drop=1", 3
+	}
+	return "", 3
 }
 
 // otherType has most calls made by a function, a script, a program or a tenant's own worker.
@@ -126,18 +134,19 @@ func (l *load) command(spec *api.JobSpec, query string) {
 }
 
 // callback has the target of one call in five, if it may, take it and report its end
-// later. One report in three comes twice, and one in three too late, if one may.
-func (l *load) callback(called *api.HTTPConfig, may, mayBeLate bool) {
+// later. One report in three comes twice, and one in three too late, if one may. It returns
+// what the query says of it.
+func (l *load) callback(called *api.HTTPConfig, may, mayBeLate bool) (query string) {
 	if l.random.IntN(5) > 0 || l.plain || !may {
-		return
+		return ""
 	}
 	how := []string{reportOnce, reportTwice, reportLate}[l.random.IntN(3)]
 	if how == reportLate && !mayBeLate {
 		how = reportTwice
 	}
 	completion, heartbeat := api.HTTPConfigCompletionCallback, float64(silence)
-	called.URL += "&callback=" + how
 	called.Completion, called.HeartbeatTimeout = &completion, &heartbeat
+	return "&callback=" + how
 }
 
 // function makes of a job that calls its target one whose function does (see

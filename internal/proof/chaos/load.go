@@ -34,6 +34,7 @@ type work struct {
 	overlap       api.OverlapPolicy
 	maxConcurrent int    // maxConcurrent
 	key           string // concurrencyKey; empty: none
+	unwell        bool   // its target fails on purpose, and a circuit breaker may hold its calls back
 
 	id        uuid.UUID // zero: the creation was never acknowledged
 	createdAt time.Time

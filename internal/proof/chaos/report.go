@@ -160,12 +160,12 @@ func counts(of map[string]int) string {
 }
 
 // promptCalls are the first calls of scheduled runs that wait for nothing but us:
-// neither for a concurrency slot nor for the end of a pause.
+// for no concurrency slot, no end of a pause and no target that fails on purpose.
 func (e *evidence) promptCalls() []call {
 	waits := map[uuid.UUID]bool{}
 	pauses := map[uuid.UUID][]pausing{}
 	for _, w := range e.jobs {
-		waits[w.id] = w.own() && w.of != "burst" || w.key != "" || w.overlap == api.OverlapPolicyQueueAll || w.overlap == api.OverlapPolicyQueueOne
+		waits[w.id] = w.own() && w.of != "burst" || w.unwell || w.key != "" || w.overlap == api.OverlapPolicyQueueAll || w.overlap == api.OverlapPolicyQueueOne
 		pauses[w.id] = w.pauses
 	}
 	var out []call

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
+	"errors"
 	"net"
 	"net/http"
 	"path"
@@ -40,6 +41,7 @@ type call struct {
 // 202, and how its end is reported).
 type sink struct {
 	url    string
+	unwell string // the same target by another host, for calls that fail on purpose
 	server *http.Server
 	client *http.Client // of reports
 	done   chan struct{}
@@ -58,13 +60,32 @@ func newSink() (*sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sink{url: "http://" + listener.Addr().String(), done: make(chan struct{}), client: &http.Client{Timeout: patience}}
+	other, err := net.Listen("tcp", "127.0.0.2:0")
+	if err != nil {
+		return nil, errors.Join(err, listener.Close())
+	}
+	s := &sink{url: "http://" + listener.Addr().String(), unwell: "http://" + other.Addr().String(), done: make(chan struct{}), client: &http.Client{Timeout: patience}}
 	s.server = &http.Server{Addr: listener.Addr().String(), Handler: s, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(s.done)
-		_ = s.server.Serve(listener) // ends by close alone
+		var both sync.WaitGroup
+		both.Go(func() { _ = s.server.Serve(listener) }) // they end by close alone
+		both.Go(func() { _ = s.server.Serve(other) })
+		both.Wait()
 	}()
 	return s, nil
+}
+
+// target is the address for a call that goes as a query says. Calls that fail on purpose
+// have a host of their own, as targets have: the circuit breaker of that host holds back
+// nobody else.
+func (s *sink) target(query string) string {
+	for _, failure := range []string{"&fail=", "&drop=", "&callback=" + reportLate} {
+		if strings.Contains(query, failure) {
+			return s.unwell + "/" + query
+		}
+	}
+	return s.url + "/" + query
 }
 
 // port is where it listens.
