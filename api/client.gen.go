@@ -246,7 +246,7 @@ type ClientInterface interface {
 
 	// CloseCircuitBreaker Close a circuit breaker
 	//
-	// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 5 seconds; executions that it held back ask again within 3 minutes. It opens again after 10 more failed calls.
+	// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 2 seconds and then start the executions that it held back, at most 200 a second for each worker. It opens again after 10 more failed calls.
 	//
 	// Corresponds with DELETE /api/v1/scheduler/circuit-breakers/{circuitBreakerId} (the `CloseCircuitBreaker` operationId).
 	CloseCircuitBreaker(ctx context.Context, circuitBreakerID CircuitBreakerID, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1977,7 +1977,7 @@ func (c *Client) ListCircuitBreakers(ctx context.Context, params *ListCircuitBre
 
 // CloseCircuitBreaker Close a circuit breaker
 //
-// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 5 seconds; executions that it held back ask again within 3 minutes. It opens again after 10 more failed calls.
+// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 2 seconds and then start the executions that it held back, at most 200 a second for each worker. It opens again after 10 more failed calls.
 //
 // Corresponds with DELETE /api/v1/scheduler/circuit-breakers/{circuitBreakerId} (the `CloseCircuitBreaker` operationId).
 func (c *Client) CloseCircuitBreaker(ctx context.Context, circuitBreakerID CircuitBreakerID, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13089,7 +13089,7 @@ type ClientWithResponsesInterface interface {
 
 	// CloseCircuitBreakerWithResponse Close a circuit breaker
 	//
-	// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 5 seconds; executions that it held back ask again within 3 minutes. It opens again after 10 more failed calls.
+	// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 2 seconds and then start the executions that it held back, at most 200 a second for each worker. It opens again after 10 more failed calls.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -33475,7 +33475,7 @@ func (c *ClientWithResponses) ListCircuitBreakersWithResponse(ctx context.Contex
 
 // CloseCircuitBreakerWithResponse Close a circuit breaker
 //
-// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 5 seconds; executions that it held back ask again within 3 minutes. It opens again after 10 more failed calls.
+// Calls to its host go out again, and its failures are forgotten. Workers hear of it within 2 seconds and then start the executions that it held back, at most 200 a second for each worker. It opens again after 10 more failed calls.
 //
 // Returns a wrapper object for the known response body format(s).
 //

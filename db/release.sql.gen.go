@@ -95,6 +95,42 @@ func (q *Queries) HoldExecutions(ctx context.Context, arg HoldExecutionsParams) 
 	return items, nil
 }
 
+const LetHeldGo = `-- name: LetHeldGo :execrows
+WITH clock AS (SELECT coalesce($1::timestamptz, now()) AS at),
+held AS MATERIALIZED (
+    SELECT e.id FROM active_executions e, clock
+    WHERE e.tenant_id = $2 AND e.held_host = $3::text AND e.status IN ('pending', 'retrying')
+      AND e.available_at = e.held_until AND e.available_at > clock.at
+    LIMIT $4
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET available_at = clock.at, held_host = NULL
+FROM clock WHERE e.id = ANY (ARRAY(SELECT h.id FROM held h))
+`
+
+type LetHeldGoParams struct {
+	Now       *time.Time
+	TenantID  uuid.UUID
+	Host      string
+	BatchSize int32
+}
+
+// For the worker, once a circuit breaker has closed. Executions that it held back
+// may start now instead of at the end of their wait. Those whose available_at is another
+// one wait for something else. Without a host they leave active_executions_held.
+func (q *Queries) LetHeldGo(ctx context.Context, arg LetHeldGoParams) (int64, error) {
+	result, err := q.db.Exec(ctx, LetHeldGo,
+		arg.Now,
+		arg.TenantID,
+		arg.Host,
+		arg.BatchSize,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const ListCancelledRuns = `-- name: ListCancelledRuns :many
 SELECT id, lease_token FROM active_executions
 WHERE cancel_requested_at IS NOT NULL AND status = 'running' AND worker_id = $1

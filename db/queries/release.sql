@@ -66,6 +66,21 @@ held AS (
 SELECT h.id, h.tenant_id, h.concurrency_key, coalesce(n.backlogged_since > clock.at - interval '2 minutes', false)::boolean AS backlogged
 FROM held h CROSS JOIN clock LEFT JOIN ended n ON n.tenant = h.tenant_id;
 
+-- name: LetHeldGo :execrows
+-- For the worker, once a circuit breaker has closed. Executions that it held back
+-- may start now instead of at the end of their wait. Those whose available_at is another
+-- one wait for something else. Without a host they leave active_executions_held.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+held AS MATERIALIZED (
+    SELECT e.id FROM active_executions e, clock
+    WHERE e.tenant_id = @tenant_id AND e.held_host = @host::text AND e.status IN ('pending', 'retrying')
+      AND e.available_at = e.held_until AND e.available_at > clock.at
+    LIMIT @batch_size
+    FOR UPDATE OF e SKIP LOCKED
+)
+UPDATE active_executions e SET available_at = clock.at, held_host = NULL
+FROM clock WHERE e.id = ANY (ARRAY(SELECT h.id FROM held h));
+
 -- name: ListExecutionsOfWorker :many
 -- Cross-tenant: the worker, now and then. The executions that the database says this
 -- worker runs. It walks active_executions_sweep and so reads what all workers run: the

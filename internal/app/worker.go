@@ -15,6 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/catalogue"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/config"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/egress"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/command"
@@ -85,7 +86,7 @@ func (p process) worker(ctx context.Context, c config.Worker, endpoints []netip.
 		return err
 	}
 	defer commands.Close()
-	breakers := breaker.NewBoard(db, p.metrics, p.log)
+	breakers := breaker.NewBoard(db, dispatch.NewStore(db, dispatch.Config{}).LetGo, p.metrics, p.log)
 	outgoing, refresh, err := p.outgoing(ctx, c, db, endpoints, breakers)
 	if err != nil {
 		return err

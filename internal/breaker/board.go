@@ -3,6 +3,8 @@ package breaker
 import (
 	"context"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -22,10 +24,18 @@ const (
 	idleSyncs = 5
 )
 
+// mostLetGo is how many targets' executions one sync lets go.
+const mostLetGo = 50
+
+// LetGo lets executions start that wait for a target, a bounded number of them, and says
+// whether there may be more. A zero now means the database's clock.
+type LetGo func(ctx context.Context, now time.Time, tenant uuid.UUID, host string) (more bool, err error)
+
 // Board is what a worker knows of breakers, and what it counted since it last told the
 // others. While nothing fails a call asks and tells it nothing.
 type Board struct {
 	store   workerStore
+	letGo   LetGo
 	metrics *telemetry.Metrics
 	log     *slog.Logger
 	busy    atomic.Bool // there is something known or counted
@@ -34,6 +44,7 @@ type Board struct {
 	tenants map[uuid.UUID]int // tenants with a breaker or a count, and the number of hosts counted of each
 	known   map[Target]*known
 	counted map[Target]count
+	closed  map[Target]bool // breakers that have closed, while executions wait that they held back
 	idle    int // syncs that had nothing to do
 }
 
@@ -53,8 +64,11 @@ type count struct {
 }
 
 // NewBoard makes a board that knows nothing yet.
-func NewBoard(db *postgres.DB, metrics *telemetry.Metrics, log *slog.Logger) *Board {
-	return &Board{store: workerStore{db}, metrics: metrics, log: log, tenants: map[uuid.UUID]int{}, known: map[Target]*known{}, counted: map[Target]count{}}
+func NewBoard(db *postgres.DB, letGo LetGo, metrics *telemetry.Metrics, log *slog.Logger) *Board {
+	return &Board{
+		store: workerStore{db}, letGo: letGo, metrics: metrics, log: log,
+		tenants: map[uuid.UUID]int{}, known: map[Target]*known{}, counted: map[Target]count{}, closed: map[Target]bool{},
+	}
 }
 
 // Pass is the pass that tells the other workers and hears of them.
@@ -154,12 +168,14 @@ func (b *Board) endProbe(ctx context.Context, now time.Time, to Target, probe uu
 		b.log.InfoContext(ctx, "a circuit breaker closes: its probe succeeded", "tenant_id", to.Tenant, "host", to.Host)
 		b.mu.Lock()
 		delete(b.known, to)
+		b.closed[to] = true
 		b.mu.Unlock()
 	}
 }
 
-// Sync writes the counts since the last one and reads all breakers. Counts that the database
-// did not take are written with the next sync. A zero now means the database's clock.
+// Sync writes the counts since the last one, reads all breakers and lets go whom those held
+// back that have closed. Counts that the database did not take are written with the next
+// sync. A zero now means the database's clock.
 func (b *Board) Sync(ctx context.Context, now time.Time) error {
 	counted, due := b.take()
 	if !due {
@@ -180,16 +196,50 @@ func (b *Board) Sync(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	b.learn(all)
+	return b.letAllGo(ctx, now)
+}
+
+// learn takes over what the database has.
+func (b *Board) learn(all map[Target]*known) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for to, before := range b.known {
+		if before.open && len(b.closed) < mostKnown {
+			b.closed[to] = true
+		}
+	}
 	b.known, b.tenants = all, map[uuid.UUID]int{}
-	for to := range b.known {
+	for to, now := range b.known {
 		b.tenants[to.Tenant] = 0
+		if now.open {
+			delete(b.closed, to)
+		}
 	}
 	for to := range b.counted {
 		b.tenants[to.Tenant]++
 	}
 	b.busy.Store(len(b.tenants) > 0)
+}
+
+// letAllGo lets executions go whose breaker has closed. A worker that had not heard of it
+// yet may hold some back once more: it lets them go when it hears. Where nobody lets them
+// go, they ask at the end of their wait.
+func (b *Board) letAllGo(ctx context.Context, now time.Time) error {
+	b.mu.Lock()
+	closed := slices.Collect(maps.Keys(b.closed))
+	b.mu.Unlock()
+	for _, to := range closed[:min(len(closed), mostLetGo)] {
+		more, err := b.letGo(ctx, now, to.Tenant, to.Host)
+		if err == nil && !more || postgres.Refused(err) { // it would be refused again
+			b.mu.Lock()
+			delete(b.closed, to)
+			b.mu.Unlock()
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -199,7 +249,7 @@ func (b *Board) take() (counted map[Target]count, due bool) {
 	defer b.mu.Unlock()
 	counted = b.counted
 	b.counted = map[Target]count{}
-	if b.idle++; len(counted)+len(b.known) > 0 || b.idle >= idleSyncs {
+	if b.idle++; len(counted)+len(b.known)+len(b.closed) > 0 || b.idle >= idleSyncs {
 		b.idle = 0
 		return counted, true
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -24,8 +25,9 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 var at = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 
 type fleet struct {
-	t  *testing.T
-	db *postgres.DB
+	t     *testing.T
+	db    *postgres.DB
+	letGo breaker.LetGo
 }
 
 func newFleet(t *testing.T) fleet {
@@ -35,12 +37,12 @@ func newFleet(t *testing.T) fleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(db.Close)
-	return fleet{t, db}
+	return fleet{t, db, func(context.Context, time.Time, uuid.UUID, string) (bool, error) { return false, nil }}
 }
 
 // board is what one worker knows.
 func (f fleet) board() *breaker.Board {
-	return breaker.NewBoard(f.db, telemetry.NewMetrics(telemetry.NewRegistry()), slog.New(slog.DiscardHandler))
+	return breaker.NewBoard(f.db, f.letGo, telemetry.NewMetrics(telemetry.NewRegistry()), slog.New(slog.DiscardHandler))
 }
 
 func (f fleet) sync(now time.Time, boards ...*breaker.Board) {
@@ -209,6 +211,60 @@ func TestOneProbeOfTheFleet(t *testing.T) {
 	if n := f.count("SELECT count(*) FROM circuit_breakers"); n != 0 {
 		t.Errorf("%d breakers are left", n)
 	}
+}
+
+// A board lets executions go once it hears that the breaker has closed, by a probe or by
+// hand, and does so until none is left. It lets none go whose breaker opened again.
+func TestClosedBreakersLetGo(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	var left, calls int
+	var failure error
+	f.letGo = func(_ context.Context, _ time.Time, _ uuid.UUID, host string) (bool, error) {
+		if host != "a.example" {
+			t.Errorf("executions that wait for %s are let go", host)
+		}
+		calls++
+		left--
+		return left > 0, failure
+	}
+	to, still, now := f.target("a.example"), f.target("b.example"), at.Add(31*time.Second)
+	boards := f.opened(to, 2)
+	f.fail(boards[0], still, 10)
+	f.sync(now, boards...)
+	expect := func(what string, waiting, want int, during func()) {
+		t.Helper()
+		left, calls = waiting, 0
+		during()
+		if calls != want {
+			t.Errorf("%s: executions are let go %d times, want %d", what, calls, want)
+		}
+	}
+	expect("an open breaker", 1, 0, func() { f.sync(now, boards...) })
+	probe := f.admit(boards[0], now, to)
+	boards[0].Tell(t.Context(), now, to, probe, breaker.Verdict{})
+	expect("the worker of the probe", 3, 3, func() { f.sync(now, boards[0]) })
+	expect("another worker", 1, 1, func() { f.sync(now, boards[1]) })
+	expect("afterwards", 1, 0, func() { f.sync(now, boards...) })
+
+	f.fail(boards[0], to, 10)
+	f.sync(now, boards[0])
+	f.count("WITH closed AS (DELETE FROM circuit_breakers WHERE host = 'a.example' RETURNING 1) SELECT count(*) FROM closed")
+	expect("closed by hand, the first 200", 9, 1, func() {
+		if err := boards[0].Sync(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+	})
+	f.fail(boards[0], to, 10)
+	expect("open again", 9, 0, func() { f.sync(now, boards[0]) })
+	f.count("WITH closed AS (DELETE FROM circuit_breakers WHERE host = 'a.example' RETURNING 1) SELECT count(*) FROM closed")
+	failure = &pgconn.PgError{Code: "23514"}
+	expect("refused by the database", 9, 1, func() {
+		if err := boards[0].Sync(t.Context(), now); err == nil {
+			t.Error("nobody is told that the database refuses it")
+		}
+		f.sync(now, boards[0])
+	})
 }
 
 // Each probe that fails doubles the pause, up to ten minutes. One that says nothing is

@@ -193,7 +193,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, limit int, after *Po
 }
 
 // Close closes a breaker and forgets its failures. Workers hear of it within a second or
-// two, and executions that it held back ask again within three minutes.
+// two, and then let executions go that it held back.
 func (s *Store) Close(ctx context.Context, who tenant.Actor, id uuid.UUID) error {
 	return s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		n, err := tx.DeleteBreaker(ctx, db.DeleteBreakerParams{TenantID: who.TenantID, ID: id})

@@ -63,6 +63,20 @@ func (s *Store) Hold(ctx context.Context, runs []Held) (map[uuid.UUID]Freed, err
 	return out, nil
 }
 
+// letGoBatch is how many executions one statement lets go that were held back. A target
+// that has just come back gets them from each worker at most once a second.
+const letGoBatch = 200
+
+// LetGo lets executions start that were held back by a tenant's breaker of a host, and
+// says whether there may be more of them. A zero now means the database's clock.
+func (s *Store) LetGo(ctx context.Context, now time.Time, tenant uuid.UUID, host string) (more bool, err error) {
+	n, err := s.queries().LetHeldGo(ctx, db.LetHeldGoParams{Now: postgres.At(now), TenantID: tenant, Host: host, BatchSize: letGoBatch})
+	if err != nil {
+		return false, fmt.Errorf("let executions go that were held back: %w", postgres.Fault(err))
+	}
+	return n == letGoBatch, nil
+}
+
 // Release gives executions back, and returns those that were still this worker's.
 func (s *Store) Release(ctx context.Context, runs []Run) ([]Waiting, error) {
 	p := db.ReleaseExecutionsParams{Ids: make([]uuid.UUID, len(runs)), LeaseTokens: make([]uuid.UUID, len(runs))}

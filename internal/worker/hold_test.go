@@ -12,6 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/httpcall"
@@ -46,7 +47,7 @@ func setupGuarded(t *testing.T) *guardedFleet {
 		return executor.Outcome{}
 	}
 	for i := range f.workers {
-		f.boards[i] = breaker.NewBoard(f.engine, telemetry.NewMetrics(telemetry.NewRegistry()), slog.New(slog.DiscardHandler))
+		f.boards[i] = breaker.NewBoard(f.engine, dispatch.NewStore(f.engine, dispatch.Config{}).LetGo, telemetry.NewMetrics(telemetry.NewRegistry()), slog.New(slog.DiscardHandler))
 		f.workers[i] = f.start(func(c *worker.Config) { c.Breakers = f.boards[i] })
 	}
 	return f
@@ -165,6 +166,36 @@ func TestOpenBreakerHoldsExecutionsBack(t *testing.T) {
 	f.reaches(second.ID, execution.Completed)
 	if n := f.calls.Load(); n != 2 {
 		t.Errorf("%d calls went out", n)
+	}
+}
+
+// When a breaker has closed, the executions that it held back start at once and not at the
+// end of their wait. One that waits for something else goes on waiting, and so does another
+// tenant's.
+func TestClosedBreakerLetsExecutionsGo(t *testing.T) {
+	t.Parallel()
+	f := setupGuarded(t)
+	f.opens()
+	var ids []uuid.UUID
+	for i := range 6 {
+		e := f.pending(ofType("http", nil))
+		f.handle(f.workers[i%2], e.ID)
+		f.holds(e.ID, execution.Pending)
+		ids = append(ids, e.ID)
+	}
+	f.exec("UPDATE active_executions SET available_at = now() + interval '1 hour' WHERE id = $1", ids[0])
+	f.exec("UPDATE active_executions SET tenant_id = $2 WHERE id = $1", ids[1], uuid.New())
+	f.down.Store(false)
+	f.exec("DELETE FROM circuit_breakers")
+	f.sync()
+	if n := f.count("SELECT count(*) FROM active_executions WHERE id = ANY ($1) AND available_at > now()", ids[:2]); n != 2 {
+		t.Errorf("%d of the two that nobody may let go wait", n)
+	}
+	for _, id := range ids[2:] {
+		f.handle(f.workers[0], id)
+		if e := f.reaches(id, execution.Completed); e.Attempt != 1 {
+			t.Errorf("one that was let go: %+v", e)
+		}
 	}
 }
 
