@@ -98,3 +98,85 @@ func TestClaimsDoNotWaitForALockedJob(t *testing.T) {
 		t.Errorf("claimed %v, held %v, %v once the job is free", idsOf(won), held, err)
 	}
 }
+
+// ofKeys makes an execution for each key, and has the tenant's permits dealt: the first
+// claim of a tenant counts exactly, as it has none.
+func ofKeys(t *testing.T, b *bundle, store *dispatch.Store, worker uuid.UUID, keys ...string) (ids []uuid.UUID) {
+	t.Helper()
+	for _, key := range keys {
+		ids = append(ids, b.pending(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, key }).ID)
+	}
+	first := b.pending(nil)
+	if won, _, err := store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{first.ID}); err != nil || len(won) != 1 {
+		t.Fatalf("the first claim: %d, %v", len(won), err)
+	}
+	return ids
+}
+
+// startOne has another process, of another shard than the worker's, start an execution that
+// has a key.
+const startOne = "SELECT start_runs(ARRAY[$1::uuid], ARRAY[$2::uuid], '{function}', ARRAY[$3], 0, now(), $4)"
+
+// Two claims of one tenant's keys do not wait for each other, and one key starts one run. On
+// the commit before, each waited until the other was committed.
+func TestClaimsOfKeysDoNotWaitForOneAnother(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store, worker, tx := holding(t, b, dispatch.Config{})
+	ids := ofKeys(t, b, store, worker, "one", "one", "two")
+	elsewhere := worker
+	elsewhere[15] ^= 1
+	started := uuid.Nil
+	if err := tx.QueryRow(t.Context(), startOne, ids[0], b.who.TenantID, "one", elsewhere).Scan(&started); err != nil || started != ids[0] {
+		t.Fatalf("started %s, %v", started, err)
+	}
+	won, _, err := store.Claim(t.Context(), worker, uuid.New(), ids[1:])
+	if err != nil || !slices.Equal(idsOf(won), ids[2:]) {
+		t.Errorf("claimed %v, %v; want the one whose key is free, %v", idsOf(won), err, ids[2:])
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids[:2])
+	if err != nil || !slices.Equal(idsOf(won), ids[:1]) {
+		t.Errorf("claimed %v, %v; want the first of its key, %v", idsOf(won), err, ids[:1])
+	}
+	if n := b.count("SELECT count(*) FROM running_keys WHERE execution_id = ANY ($1)", []uuid.UUID{ids[0], ids[2]}); n != 2 {
+		t.Errorf("%d of two keys are taken", n)
+	}
+	if n := b.count("SELECT running FROM running_totals WHERE tenant_id = $1", b.who.TenantID); n != 3 {
+		t.Errorf("%d count as running, want 3", n)
+	}
+}
+
+// A claim takes its keys back where the permits were used up while it waited for its shard.
+func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store, worker, tx := holding(t, b, dispatch.Config{})
+	ids := ofKeys(t, b, store, worker, "one")
+	if _, err := tx.Exec(t.Context(), "UPDATE running_shards SET permits = 0 WHERE tenant_id = $1", b.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	var won []dispatch.Claimed
+	var failure error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		won, _, failure = store.Claim(t.Context(), worker, uuid.New(), ids)
+	}()
+	eventually(t, "the claim waits for its shard", func() bool {
+		return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if failure != nil || len(won) != 0 || b.count("SELECT count(*) FROM running_keys") != 0 {
+		t.Errorf("claimed %d, %v, %d keys are taken", len(won), failure, b.count("SELECT count(*) FROM running_keys"))
+	}
+	won, _, err := store.Claim(t.Context(), worker, uuid.New(), ids)
+	if err != nil || !slices.Equal(idsOf(won), ids) {
+		t.Errorf("claimed %v once the permits are dealt again, %v", idsOf(won), err)
+	}
+}
