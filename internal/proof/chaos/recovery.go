@@ -108,6 +108,7 @@ func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLim
 		}
 	}
 	all[allFinished] = []recovery{{max(0, t.drained.Sub(clock.Later(t.healed, t.end)).Seconds()), true}}
+	all[othersFinished] = []recovery{{max(0, e.othersFinished().Sub(clock.Later(t.healed, t.end)).Seconds()), true}}
 	for _, m := range members {
 		all[memory] = append(all[memory], recovery{float64(m.maxRSS) / 1024, true})
 	}
@@ -124,6 +125,7 @@ func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLim
 		{failedOver, 5},
 		{diskBack, 10},
 		{underGreedyTenant, 1},
+		{othersFinished, 30},
 		{allFinished, 30},
 		{memory, 150},
 	} {
@@ -146,8 +148,25 @@ const (
 	diskBack          = "disk has space again, or obeys: first start"
 	underGreedyTenant = "refused rows, storm, backlog, readers: lag of others"
 	allFinished       = "all healed, nothing due any more: everything finished"
+	othersFinished    = "the same, but for the tenant at its limit and broken targets"
 	memory            = "memory of each process, MB"
 )
+
+// othersFinished is when the last execution finished of tenants that have no backlog which
+// their own limit holds up, and of jobs whose target does not fail on purpose.
+func (e *evidence) othersFinished() (last time.Time) {
+	for _, w := range e.jobs {
+		if w.tenant == e.bursting || w.unwell {
+			continue
+		}
+		for _, r := range e.byJob[w.id] {
+			if r.finished() && r.completedAt.After(last) {
+				last = *r.completedAt
+			}
+		}
+	}
+	return last
+}
 
 // addRecovery adds how long one fault was felt.
 func (e *evidence) addRecovery(f *fault, all map[string][]recovery) {
