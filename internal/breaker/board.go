@@ -24,8 +24,12 @@ const (
 	idleSyncs = 5
 )
 
-// mostLetGo is how many targets' executions one sync lets go.
-const mostLetGo = 50
+// mostLetGo is how many targets' executions one sync lets go, and lastLook how often it looks
+// for them in vain: an attempt that was held back just before may be written just after.
+const (
+	mostLetGo = 50
+	lastLook  = 2
+)
 
 // LetGo lets executions start that wait for a target, a bounded number of them, and says
 // whether there may be more. A zero now means the database's clock.
@@ -44,8 +48,8 @@ type Board struct {
 	tenants map[uuid.UUID]int // tenants with a breaker or a count, and the number of hosts counted of each
 	known   map[Target]*known
 	counted map[Target]count
-	closed  map[Target]bool // breakers that have closed, while executions wait that they held back
-	idle    int // syncs that had nothing to do
+	closed  map[Target]int // breakers that have closed, and how often nobody was found whom they held back
+	idle    int            // syncs that had nothing to do
 }
 
 // known is a breaker as the database had it.
@@ -67,7 +71,7 @@ type count struct {
 func NewBoard(db *postgres.DB, letGo LetGo, metrics *telemetry.Metrics, log *slog.Logger) *Board {
 	return &Board{
 		store: workerStore{db}, letGo: letGo, metrics: metrics, log: log,
-		tenants: map[uuid.UUID]int{}, known: map[Target]*known{}, counted: map[Target]count{}, closed: map[Target]bool{},
+		tenants: map[uuid.UUID]int{}, known: map[Target]*known{}, counted: map[Target]count{}, closed: map[Target]int{},
 	}
 }
 
@@ -168,7 +172,7 @@ func (b *Board) endProbe(ctx context.Context, now time.Time, to Target, probe uu
 		b.log.InfoContext(ctx, "a circuit breaker closes: its probe succeeded", "tenant_id", to.Tenant, "host", to.Host)
 		b.mu.Lock()
 		delete(b.known, to)
-		b.closed[to] = true
+		b.closed[to] = 0
 		b.mu.Unlock()
 	}
 }
@@ -206,7 +210,7 @@ func (b *Board) learn(all map[Target]*known) {
 	defer b.mu.Unlock()
 	for to, before := range b.known {
 		if before.open && len(b.closed) < mostKnown {
-			b.closed[to] = true
+			b.closed[to] = 0
 		}
 	}
 	b.known, b.tenants = all, map[uuid.UUID]int{}
@@ -231,11 +235,14 @@ func (b *Board) letAllGo(ctx context.Context, now time.Time) error {
 	b.mu.Unlock()
 	for _, to := range closed[:min(len(closed), mostLetGo)] {
 		more, err := b.letGo(ctx, now, to.Tenant, to.Host)
-		if err == nil && !more || postgres.Refused(err) { // it would be refused again
-			b.mu.Lock()
-			delete(b.closed, to)
-			b.mu.Unlock()
+		b.mu.Lock()
+		if err == nil && !more {
+			b.closed[to]++
 		}
+		if b.closed[to] == lastLook || postgres.Refused(err) { // it would be refused again
+			delete(b.closed, to)
+		}
+		b.mu.Unlock()
 		if err != nil {
 			return err
 		}

@@ -214,7 +214,7 @@ func TestOneProbeOfTheFleet(t *testing.T) {
 }
 
 // A board lets executions go once it hears that the breaker has closed, by a probe or by
-// hand, and does so until none is left. It lets none go whose breaker opened again.
+// hand, does so until none is left, and looks once more. It lets none go whose breaker opened again.
 func TestClosedBreakersLetGo(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t)
@@ -243,8 +243,8 @@ func TestClosedBreakersLetGo(t *testing.T) {
 	expect("an open breaker", 1, 0, func() { f.sync(now, boards...) })
 	probe := f.admit(boards[0], now, to)
 	boards[0].Tell(t.Context(), now, to, probe, breaker.Verdict{})
-	expect("the worker of the probe", 3, 3, func() { f.sync(now, boards[0]) })
-	expect("another worker", 1, 1, func() { f.sync(now, boards[1]) })
+	expect("the worker of the probe", 3, 4, func() { f.sync(now, boards[0]) })
+	expect("another worker", 1, 2, func() { f.sync(now, boards[1]) })
 	expect("afterwards", 1, 0, func() { f.sync(now, boards...) })
 
 	f.fail(boards[0], to, 10)

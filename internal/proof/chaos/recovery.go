@@ -125,8 +125,8 @@ func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLim
 		{failedOver, 5},
 		{diskBack, 10},
 		{underGreedyTenant, 1},
-		{othersFinished, 30},
 		{allFinished, 30},
+		{othersFinished, 30},
 		{memory, 150},
 	} {
 		if b, known := newRecoveryLimit(demand.what, demand.atMost, all[demand.what]); known {
