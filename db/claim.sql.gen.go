@@ -127,7 +127,7 @@ func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams
 }
 
 const ClaimLimitedExecutions = `-- name: ClaimLimitedExecutions :many
-WITH clock AS (SELECT coalesce($4::timestamptz, now()) AS at),
+WITH clock AS (SELECT coalesce($4::timestamptz, statement_timestamp()) AS at),
 wanted AS (
     SELECT e.id, e.job_id, e.priority, e.available_at, e.backfill_id, e.concurrency_limit,
            CASE WHEN e.concurrency_key IS NULL THEN 1
@@ -205,6 +205,8 @@ type ClaimLimitedExecutionsRow struct {
 // backfill's execution gets one that no other execution wants. Of each key the first
 // execution is tried. Skips locked rows: another worker is claiming them. The tenants'
 // limits, and who gets a key, are decided by start_runs.
+// The start is that of this statement and not of its transaction: LockJobs may have waited,
+// and a run that ended meanwhile would seem to have run beside this one.
 func (q *Queries) ClaimLimitedExecutions(ctx context.Context, arg ClaimLimitedExecutionsParams) ([]ClaimLimitedExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ClaimLimitedExecutions,
 		arg.WorkerID,

@@ -58,7 +58,9 @@ ORDER BY e.job_id, e.id;
 -- backfill's execution gets one that no other execution wants. Of each key the first
 -- execution is tried. Skips locked rows: another worker is claiming them. The tenants'
 -- limits, and who gets a key, are decided by start_runs.
-WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
+-- The start is that of this statement and not of its transaction: LockJobs may have waited,
+-- and a run that ended meanwhile would seem to have run beside this one.
+WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, statement_timestamp()) AS at),
 wanted AS (
     SELECT e.id, e.job_id, e.priority, e.available_at, e.backfill_id, e.concurrency_limit,
            CASE WHEN e.concurrency_key IS NULL THEN 1

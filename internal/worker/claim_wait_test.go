@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -178,5 +179,29 @@ func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 	won, _, err := store.Claim(t.Context(), worker, uuid.New(), ids)
 	if err != nil || !slices.Equal(idsOf(won), ids) {
 		t.Errorf("claimed %v once the permits are dealt again, %v", idsOf(won), err)
+	}
+}
+
+// A limited run starts when it is claimed, and not when its transaction began: before the
+// claim, LockJobs may have waited for the end of another run of the job.
+func TestALimitedRunStartsAtItsClaim(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := b.pending(func(s *job.Spec) { s.MaxConcurrent = 1 })
+	b.exec("UPDATE active_executions SET concurrency_limit = 1")
+	_, worker, tx := holding(t, b, dispatch.Config{})
+	var ended time.Time
+	if err := tx.QueryRow(t.Context(), "SELECT clock_timestamp() FROM now()").Scan(&ended); err != nil {
+		t.Fatal(err)
+	}
+	token := uuid.New()
+	won, err := db.New(tx).ClaimLimitedExecutions(t.Context(), db.ClaimLimitedExecutionsParams{
+		WorkerID: &worker, LeaseToken: &token, MaxRunning: 10, Ids: []uuid.UUID{made.ID}, LeftTypes: []string{},
+	})
+	if err != nil || len(won) != 1 {
+		t.Fatalf("claimed %d, %v", len(won), err)
+	}
+	if won[0].StartedAt.Before(ended) {
+		t.Errorf("it started at %s, and the run before it ended at %s", won[0].StartedAt, ended)
 	}
 }
