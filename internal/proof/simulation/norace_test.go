@@ -3,4 +3,4 @@
 package simulation
 
 // ordinary is how many seeds a run has that names no number.
-const ordinary = 1000
+const ordinary = 500
