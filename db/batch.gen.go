@@ -20,13 +20,19 @@ var (
 )
 
 const CountActiveOfJob = `-- name: CountActiveOfJob :batchone
-SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[$1::uuid]) c
+SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting
+FROM count_active(ARRAY(SELECT j.id FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.id = $2::uuid AND j.overlap_policy <> 'allow')) c
 `
 
 type CountActiveOfJobBatchResults struct {
 	br     pgx.BatchResults
 	tot    int
 	closed bool
+}
+
+type CountActiveOfJobParams struct {
+	TenantID uuid.UUID
+	JobID    uuid.UUID
 }
 
 type CountActiveOfJobRow struct {
@@ -36,17 +42,19 @@ type CountActiveOfJobRow struct {
 
 // The slots of one job, whose row the caller holds locked since an earlier
 // statement, which may have travelled with this one: each sees what was committed
-// before it began. See count_active.
-func (q *Queries) CountActiveOfJob(ctx context.Context, jobID []uuid.UUID) *CountActiveOfJobBatchResults {
+// before it began. See count_active. A job whose runs may overlap has no slots, and
+// counting would read up to 1,001 of what waits of it.
+func (q *Queries) CountActiveOfJob(ctx context.Context, arg []CountActiveOfJobParams) *CountActiveOfJobBatchResults {
 	batch := &pgx.Batch{}
-	for _, a := range jobID {
+	for _, a := range arg {
 		vals := []interface{}{
-			a,
+			a.TenantID,
+			a.JobID,
 		}
 		batch.Queue(CountActiveOfJob, vals...)
 	}
 	br := q.db.SendBatch(ctx, batch)
-	return &CountActiveOfJobBatchResults{br, len(jobID), false}
+	return &CountActiveOfJobBatchResults{br, len(arg), false}
 }
 
 func (b *CountActiveOfJobBatchResults) QueryRow(f func(int, CountActiveOfJobRow, error)) {

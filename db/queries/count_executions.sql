@@ -1,8 +1,10 @@
 -- name: CountActiveOfJob :batchone
 -- The slots of one job, whose row the caller holds locked since an earlier
 -- statement, which may have travelled with this one: each sees what was committed
--- before it began. See count_active.
-SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting FROM count_active(ARRAY[@job_id::uuid]) c;
+-- before it began. See count_active. A job whose runs may overlap has no slots, and
+-- counting would read up to 1,001 of what waits of it.
+SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting
+FROM count_active(ARRAY(SELECT j.id FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = @job_id::uuid AND j.overlap_policy <> 'allow')) c;
 
 -- name: CountActiveExecutions :many
 -- Cross-tenant: the service's gauges. Reads all that is pending or running (0.4 s

@@ -182,7 +182,7 @@ type locked struct {
 func (s *Store) lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (l locked, err error) {
 	err = tx.Together(ctx, func(q *db.Queries) (err error) {
 		rows := q.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: who.TenantID, ID: id}})
-		counts := q.CountActiveOfJob(ctx, []uuid.UUID{id})
+		counts := q.CountActiveOfJob(ctx, []db.CountActiveOfJobParams{{TenantID: who.TenantID, JobID: id}})
 		l.bounds = s.c.Backlog().Ask(ctx, q, who.TenantID, id)
 		rows.QueryRow(func(_ int, row db.ScheduledJob, failed error) { l.job, err = row, failed })
 		switch {

@@ -62,7 +62,7 @@ func batches(t *testing.T) func(q *db.Queries) error {
 		}
 		tenant := uuid.New()
 		_ = q.GetExecutionBounds(t.Context(), []db.GetExecutionBoundsParams{{TenantID: tenant}})
-		counts := q.CountActiveOfJob(t.Context(), []uuid.UUID{tenant, tenant})
+		counts := q.CountActiveOfJob(t.Context(), []db.CountActiveOfJobParams{{TenantID: tenant}, {TenantID: tenant}})
 		counted := 0
 		counts.QueryRow(func(_ int, _ db.CountActiveOfJobRow, failed error) {
 			counted, err = counted+1, errors.Join(err, failed)

@@ -10,6 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
@@ -44,6 +46,8 @@ func newBacklogs(t *testing.T, each int) backlogs {
 	const waits = ` 1, now() - i * interval '1 s', 'manual', 'function', i % 3, 1, 1000, now() - i * interval '1 s', 'infinity', `
 	run(`INSERT INTO tenants (id, name, max_running) VALUES ($1, 'x', 5)`, c.tenant)
 	run(`INSERT INTO workers (id, host, pid, slots, expires_at) VALUES ($1, '', 1, 1, now() + interval '1 hour')`, c.worker)
+	run(`INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds, overlap_policy)
+		VALUES ($1, $2, 'gated', 'ada', 'function', '{}', 1, 1, 'queue_all')`, c.gated, c.tenant)
 	run(columns+`SELECT gen_random_uuid(), $1, gen_random_uuid(), `+waits+`0, 'lathe', false, 'pending', 0, NULL, NULL, NULL FROM generate_series(1, $2::int) i`, c.tenant, each)
 	run(columns+`SELECT gen_random_uuid(), $1, $3, `+waits+`2, NULL, false, 'pending', 0, NULL, NULL, NULL FROM generate_series(1, $2::int) i`, c.tenant, each, c.gated)
 	run(columns+`SELECT gen_random_uuid(), $1, $3, `+waits+`3, 'lathe', false, 'pending', 0, NULL, NULL, NULL FROM generate_series(1, $2::int) i`, c.tenant, each, c.both)
@@ -112,7 +116,7 @@ func TestBacklogsCostNothing(t *testing.T) {
 		}},
 		{"places are counted", 400, func(ctx context.Context, q *db.Queries) error {
 			var err error
-			q.CountActiveOfJob(ctx, []uuid.UUID{c.gated}).QueryRow(func(_ int, _ db.CountActiveOfJobRow, e error) { err = e })
+			q.CountActiveOfJob(ctx, []db.CountActiveOfJobParams{{TenantID: c.tenant, JobID: c.gated}}).QueryRow(func(_ int, _ db.CountActiveOfJobRow, e error) { err = e })
 			return err
 		}},
 		{"obstacles of a page", 300, func(ctx context.Context, q *db.Queries) error {
@@ -200,5 +204,25 @@ func TestWhatALimitLeavesBehindIsPooled(t *testing.T) {
 	b.handle(b.start(nil), left.ID)
 	if n := b.exec("SELECT FROM active_executions WHERE id = $1 AND pooled", left.ID); n != 1 {
 		t.Error("it is not in the pool")
+	}
+}
+
+// A run that somebody asks for counts the slots of a job whose runs may not overlap, and
+// reads no executions of another.
+func TestSlotsAreCountedWhereRunsMayNotOverlap(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for overlap, want := range map[job.Overlap]int64{job.OverlapAllow: 0, job.OverlapSkip: 1} {
+		made := b.pending(func(s *job.Spec) { s.Overlap = overlap })
+		_, _, tx := holding(t, b, dispatch.Config{})
+		var got db.CountActiveOfJobRow
+		var err error
+		db.New(tx).CountActiveOfJob(t.Context(), []db.CountActiveOfJobParams{{TenantID: made.TenantID, JobID: made.JobID}}).QueryRow(func(_ int, row db.CountActiveOfJobRow, failed error) { got, err = row, failed })
+		if err != nil || got.Taken != want {
+			t.Errorf("%s: %d slots are taken, want %d, %v", overlap, got.Taken, want, err)
+		}
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

@@ -405,7 +405,7 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 
 func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.ScheduledJob, at time.Time) (a answer, err error) {
 	var active db.CountActiveOfJobRow
-	tx.CountActiveOfJob(ctx, []uuid.UUID{j.ID}).QueryRow(func(_ int, row db.CountActiveOfJobRow, e error) { active, err = row, e })
+	tx.CountActiveOfJob(ctx, []db.CountActiveOfJobParams{{TenantID: j.TenantID, JobID: j.ID}}).QueryRow(func(_ int, row db.CountActiveOfJobRow, e error) { active, err = row, e })
 	if err != nil {
 		return a, err
 	}
