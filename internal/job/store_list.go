@@ -96,7 +96,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Li
 
 // Count is how many jobs the tenant has, as the triggers of the table count them.
 func (s *Store) Count(ctx context.Context, who tenant.Actor) (n int, err error) {
-	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
+	err = s.db.InTenantEach(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		count, err := tx.CountJobs(ctx, who.TenantID)
 		if err != nil {
 			return fmt.Errorf("count jobs: %w", err)
