@@ -81,6 +81,10 @@ func (s *stack) drainRow(ctx context.Context, l load, r row) (row, error) {
 // there at one moment, in the pool. No hints lead to them.
 const fleetSize = 40_000
 
+// askEvery is how often the measurement asks whether a backlog is done. The records say
+// when it was, and a question reads what others have just deleted.
+const askEvery = 500 * time.Millisecond
+
 // drainByFleets drains one backlog by fleets of several sizes, whose workers wait for
 // it: what a further worker is worth.
 func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
@@ -121,21 +125,25 @@ func (s *stack) drainByFleet(ctx context.Context, workers int) (r row, err error
 	if err := s.store.insertBacklogs(ctx, jobs, fleetSize/len(jobs)); err != nil {
 		return row{}, err
 	}
-	took := clock.Start()
+	took, asked := clock.Start(), clock.Start()
 	err = s.await(ctx, 3*time.Minute, "the backlog to be done", func() (bool, error) {
-		n, err := s.store.waiting(ctx)
-		return n == 0, err
+		if asked.Elapsed() < askEvery {
+			return false, nil
+		}
+		asked = clock.Start()
+		more, err := s.store.anyWaiting(ctx)
+		return !more, err
 	})
 	if err != nil {
 		return row{}, err
 	}
-	seconds := took.Elapsed().Seconds()
 	to, err := s.read(ctx)
 	if err != nil {
 		return row{}, err
 	}
 	s.sayCosts(from, to, fleetSize)
-	done, err := s.store.doneOf(ctx, jobs)
+	done, ago, err := s.store.doneOf(ctx, jobs)
+	seconds := took.Elapsed().Seconds() - ago
 	if err == nil && done != fleetSize {
 		err = fmt.Errorf("of %d executions %d are on record", fleetSize, done)
 	}

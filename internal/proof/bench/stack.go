@@ -89,7 +89,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 // ofPostgres adds what PostgreSQL alone is started with.
 func (c Config) ofPostgres(o devstack.Options) devstack.Options {
 	if c.Statements {
-		o.Settings = append(o.Settings, withStatements)
+		o.Settings = append(o.Settings, withStatements, withPlanning)
 	}
 	if c.Commits > 0 { // one of those that commit together waits
 		o.Settings = append(o.Settings, fmt.Sprintf("commit_delay=%d", 1000*c.Commits), "commit_siblings=0")

@@ -114,12 +114,23 @@ func (s *store) insertBacklogs(ctx context.Context, jobs []uuid.UUID, each int) 
 	return nil
 }
 
-// doneOf counts the completed executions of jobs.
-func (s *store) doneOf(ctx context.Context, jobs []uuid.UUID) (n int, err error) {
-	if err := s.db.Pool().QueryRow(ctx, `SELECT count(*) FROM job_executions WHERE job_id = ANY ($1) AND status = 'completed'`, jobs).Scan(&n); err != nil {
-		return 0, fmt.Errorf("count what is done: %w", postgres.Fault(err))
+// anyWaiting says whether any execution waits or runs.
+func (s *store) anyWaiting(ctx context.Context) (more bool, err error) {
+	if err := s.db.Pool().QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM active_executions)`).Scan(&more); err != nil {
+		return false, fmt.Errorf("ask whether anything waits: %w", postgres.Fault(err))
 	}
-	return n, nil
+	return more, nil
+}
+
+// doneOf counts the completed executions of jobs, and says how many seconds ago the last
+// of them ended.
+func (s *store) doneOf(ctx context.Context, jobs []uuid.UUID) (n int, ago float64, err error) {
+	const query = `SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - max(completed_at)), 0)::float8
+		FROM job_executions WHERE job_id = ANY ($1) AND status = 'completed'`
+	if err := s.db.Pool().QueryRow(ctx, query, jobs).Scan(&n, &ago); err != nil {
+		return 0, 0, fmt.Errorf("count what is done: %w", postgres.Fault(err))
+	}
+	return n, ago, nil
 }
 
 // copyJob makes n copies of a tenant's job, due at times over the day that
