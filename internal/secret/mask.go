@@ -36,7 +36,7 @@ type Mask struct {
 func newMask(texts []keyring.Text) Mask {
 	var m Mask
 	for _, text := range texts {
-		m.forms = append(m.forms, formsOf(text.Reveal())...)
+		m.forms = append(append(m.forms, formsOf(text.Reveal())...), linesOf(text.Reveal())...)
 	}
 	slices.SortFunc(m.forms, func(a, b string) int { return len(b) - len(a) })
 	m.forms = slices.Compact(m.forms)
@@ -75,6 +75,21 @@ func formsOf(text string) []string {
 		}
 	}
 	return forms
+}
+
+// linesOf are the lines of a text that has several, such as the key in a PEM file: what a run
+// writes comes line by line, and one report need not have all of them. Each is masked as it
+// stands alone. The lines that only say what a PEM file holds are no secret.
+func linesOf(text string) (lines []string) {
+	if !strings.Contains(strings.TrimSpace(text), "\n") {
+		return nil
+	}
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); len(line) >= leastCut && !strings.HasPrefix(line, "-----") {
+			lines = append(lines, line)
+		}
+	}
+	return lines
 }
 
 // inJSON is a text as the inside of a JSON string.

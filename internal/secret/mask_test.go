@@ -117,3 +117,26 @@ func TestStreamMasksAcrossPieces(t *testing.T) {
 		}
 	})
 }
+
+// A secret of several lines is masked where only some of them are seen: in another report, in a
+// result, at the end of what was cut.
+func TestMaskOfSingleLines(t *testing.T) {
+	t.Parallel()
+	mask := newMask([]keyring.Text{keyring.NewText("-----BEGIN KEY-----\r\nMIIEvQIBADANBg\n  kqhkiG9w0BAQEF \nshort\n-----END KEY-----\n")})
+	for text, want := range map[string]string{
+		"got MIIEvQIBADANBg":         "got ***",
+		"kqhkiG9w0BAQEF!":            "***!",
+		"cut: kqhkiG9w":              "cut: ***",
+		"-----BEGIN KEY-----, short": "-----BEGIN KEY-----, short",
+	} {
+		if got := mask.Text(text); got != want {
+			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+		if got := mask.Lines([]string{text}); got[0] != want {
+			t.Errorf("the line %q became %q, want %q", text, got[0], want)
+		}
+	}
+	if got := string(mask.JSON(json.RawMessage(`{"line":"a MIIEvQIBADANBg"}`))); got != `{"line":"a ***"}` {
+		t.Errorf("a result became %s", got)
+	}
+}
