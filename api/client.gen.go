@@ -1440,7 +1440,7 @@ type ClientInterface interface {
 
 	// ReportOutputWithBody Report lines of output
 	//
-	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -1449,7 +1449,7 @@ type ClientInterface interface {
 
 	// ReportOutput Report lines of output
 	//
-	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4651,7 +4651,7 @@ func (c *Client) SendHeartbeat(ctx context.Context, token CallbackToken, reqEdit
 
 // ReportOutputWithBody Report lines of output
 //
-// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4670,7 +4670,7 @@ func (c *Client) ReportOutputWithBody(ctx context.Context, token CallbackToken, 
 
 // ReportOutput Report lines of output
 //
-// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -14421,7 +14421,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReportOutputWithBodyWithResponse Report lines of output
 	//
-	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14430,7 +14430,7 @@ type ClientWithResponsesInterface interface {
 
 	// ReportOutputWithResponse Report lines of output
 	//
-	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+	// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -35695,7 +35695,7 @@ func (c *ClientWithResponses) SendHeartbeatWithResponse(ctx context.Context, tok
 
 // ReportOutputWithBodyWithResponse Report lines of output
 //
-// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -35710,7 +35710,7 @@ func (c *ClientWithResponses) ReportOutputWithBodyWithResponse(ctx context.Conte
 
 // ReportOutputWithResponse Report lines of output
 //
-// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; a secret of several lines where one report has all of them. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
+// Counts as a heartbeat too. The lines are listed and followed with `GET /executions/{id}/logs`, as those of a command are, and what is secret in the job is masked in them; of a secret with several lines each line of 8 bytes and more by itself. The sender numbers its lines from 1 and says which number the first has: lines up to the last one that is stored are not stored again, so a report without an answer is repeated, and reports follow each other. Of an attempt the first 192 KiB and the last 64 KiB are kept, as they are stored.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //

@@ -98,15 +98,15 @@ func (q *Queries) AwaitCallbacks(ctx context.Context, arg AwaitCallbacksParams) 
 }
 
 const GetAttemptState = `-- name: GetAttemptState :one
-SELECT s.job_id, s.job_version, s.job_type, s.priority, s.attempt, s.max_attempts, s.status, s.lease_token, s.error_type, s.error_message, s.attempts, s.same_result, s.elapsed_us
+SELECT s.job_id, s.job_version, s.job_type, s.priority, s.attempt, s.max_attempts, s.status, s.lease_token, s.error_type, s.error_message, s.attempts, s.parameters, s.same_result, s.elapsed_us
 FROM (
     SELECT e.job_id, e.job_version, e.job_type, e.priority, e.attempt, e.max_attempts, e.status, e.lease_token,
-           NULL::text AS error_type, NULL::text AS error_message, e.attempts, false AS same_result,
+           NULL::text AS error_type, NULL::text AS error_message, e.attempts, e.parameters, false AS same_result,
            coalesce(extract(epoch FROM coalesce($1::timestamptz, now()) - e.started_at) * 1000000, 0)::bigint AS elapsed_us
     FROM active_executions e WHERE e.tenant_id = $2 AND e.id = $3
     UNION ALL
     SELECT h.job_id, h.job_version, h.job_type, h.priority, h.attempt, h.max_attempts, h.status, h.lease_token,
-           h.error_type, h.error_message, h.attempts, h.result IS NOT DISTINCT FROM nullif($4::text, '')::jsonb AS same_result, 0::bigint AS elapsed_us
+           h.error_type, h.error_message, h.attempts, h.parameters, h.result IS NOT DISTINCT FROM nullif($4::text, '')::jsonb AS same_result, 0::bigint AS elapsed_us
     FROM job_executions h
     WHERE h.tenant_id = $2 AND h.id = $3 AND h.scheduled_at >= $5::timestamptz AND h.scheduled_at < $6::timestamptz
 ) s LIMIT 1
@@ -133,6 +133,7 @@ type GetAttemptStateRow struct {
 	ErrorType    *string
 	ErrorMessage *string
 	Attempts     json.RawMessage
+	Parameters   json.RawMessage
 	SameResult   bool
 	ElapsedUs    int64
 }
@@ -163,6 +164,7 @@ func (q *Queries) GetAttemptState(ctx context.Context, arg GetAttemptStateParams
 		&i.ErrorType,
 		&i.ErrorMessage,
 		&i.Attempts,
+		&i.Parameters,
 		&i.SameResult,
 		&i.ElapsedUs,
 	)

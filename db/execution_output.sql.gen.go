@@ -7,7 +7,6 @@ package db
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,43 +53,6 @@ func (q *Queries) DeleteOldProgress(ctx context.Context, arg DeleteOldProgressPa
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const GetWritingAttempt = `-- name: GetWritingAttempt :one
-SELECT e.job_id, e.job_version, e.parameters, e.scheduled_at FROM active_executions e
-WHERE e.tenant_id = $1 AND e.id = $2 AND e.status = 'running' AND e.attempt = $3 AND e.lease_token = $4
-`
-
-type GetWritingAttemptParams struct {
-	TenantID   uuid.UUID
-	ID         uuid.UUID
-	Attempt    int32
-	LeaseToken *uuid.UUID
-}
-
-type GetWritingAttemptRow struct {
-	JobID       uuid.UUID
-	JobVersion  int32
-	Parameters  json.RawMessage
-	ScheduledAt time.Time
-}
-
-// The job version of an attempt that runs outside our processes, which says what to mask in its output.
-func (q *Queries) GetWritingAttempt(ctx context.Context, arg GetWritingAttemptParams) (GetWritingAttemptRow, error) {
-	row := q.db.QueryRow(ctx, GetWritingAttempt,
-		arg.TenantID,
-		arg.ID,
-		arg.Attempt,
-		arg.LeaseToken,
-	)
-	var i GetWritingAttemptRow
-	err := row.Scan(
-		&i.JobID,
-		&i.JobVersion,
-		&i.Parameters,
-		&i.ScheduledAt,
-	)
-	return i, err
 }
 
 const InsertExecutionOutput = `-- name: InsertExecutionOutput :exec

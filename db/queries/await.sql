@@ -143,15 +143,15 @@ SELECT cancelling FROM alive;
 -- same_result says whether that is the given result, elapsed_us how long ago its execution
 -- started, if it runs. The id holds the scheduled time in
 -- milliseconds: the range reads one partition.
-SELECT s.job_id, s.job_version, s.job_type, s.priority, s.attempt, s.max_attempts, s.status, s.lease_token, s.error_type, s.error_message, s.attempts, s.same_result, s.elapsed_us
+SELECT s.job_id, s.job_version, s.job_type, s.priority, s.attempt, s.max_attempts, s.status, s.lease_token, s.error_type, s.error_message, s.attempts, s.parameters, s.same_result, s.elapsed_us
 FROM (
     SELECT e.job_id, e.job_version, e.job_type, e.priority, e.attempt, e.max_attempts, e.status, e.lease_token,
-           NULL::text AS error_type, NULL::text AS error_message, e.attempts, false AS same_result,
+           NULL::text AS error_type, NULL::text AS error_message, e.attempts, e.parameters, false AS same_result,
            coalesce(extract(epoch FROM coalesce(sqlc.narg(now)::timestamptz, now()) - e.started_at) * 1000000, 0)::bigint AS elapsed_us
     FROM active_executions e WHERE e.tenant_id = @tenant_id AND e.id = @id
     UNION ALL
     SELECT h.job_id, h.job_version, h.job_type, h.priority, h.attempt, h.max_attempts, h.status, h.lease_token,
-           h.error_type, h.error_message, h.attempts, h.result IS NOT DISTINCT FROM nullif(@result::text, '')::jsonb AS same_result, 0::bigint AS elapsed_us
+           h.error_type, h.error_message, h.attempts, h.parameters, h.result IS NOT DISTINCT FROM nullif(@result::text, '')::jsonb AS same_result, 0::bigint AS elapsed_us
     FROM job_executions h
     WHERE h.tenant_id = @tenant_id AND h.id = @id AND h.scheduled_at >= @from_at::timestamptz AND h.scheduled_at < @to_at::timestamptz
 ) s LIMIT 1;

@@ -91,8 +91,3 @@ ORDER BY o.last_line;
 DELETE FROM execution_output o
 WHERE o.tenant_id = @tenant_id AND o.execution_id = @execution_id AND o.attempt = @attempt AND o.last_line = ANY (@last_lines::int[])
 RETURNING o.lines;
-
--- name: GetWritingAttempt :one
--- The job version of an attempt that runs outside our processes, which says what to mask in its output.
-SELECT e.job_id, e.job_version, e.parameters, e.scheduled_at FROM active_executions e
-WHERE e.tenant_id = @tenant_id AND e.id = @id AND e.status = 'running' AND e.attempt = @attempt AND e.lease_token = @lease_token;

@@ -2,6 +2,7 @@ package callback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -17,6 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
@@ -41,11 +43,12 @@ type Desk struct {
 	c        Config
 	dispatch *dispatch.Store
 	versions versions
+	secrets  *secret.Resolver
 }
 
 // New makes a desk.
 func New(c Config) *Desk {
-	return &Desk{c: c, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}), versions: versions{c.DB}}
+	return &Desk{c: c, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}), versions: versions{c.DB}, secrets: secret.NewResolver(c.DB, c.Keys)}
 }
 
 // Open reads a token; see the function.
@@ -55,9 +58,18 @@ func (d *Desk) Open(token string) (Attempt, error) { return Open(d.c.Keys, token
 const messageBytes = 200
 
 // Heartbeat writes a sign of life, how far the attempt is, from 0 to 100, and with what it is
-// busy; a negative progress and an empty message change nothing. The error is a Conflict where
+// busy, without the secrets of its job; a negative progress and an empty message change nothing. The error is a Conflict where
 // the attempt has ended, and NotFound where its execution is gone.
 func (d *Desk) Heartbeat(ctx context.Context, a Attempt, progress int, message string) error {
+	if message != "" {
+		mask, _, err := d.Mask(ctx, a)
+		if err != nil && !errors.Is(err, ErrForgotten) {
+			return err
+		}
+		if message = mask.Text(message); err != nil {
+			message = omitted
+		}
+	}
 	message = strings.ToValidUTF8(message[:min(len(message), messageBytes)], "")
 	alive, err := d.dispatch.Heartbeat(ctx, time.Time{}, a.Tenant, a.Fence, progress, message)
 	if err != nil || alive {
@@ -70,7 +82,7 @@ func (d *Desk) Heartbeat(ctx context.Context, a Attempt, progress int, message s
 	return late(a, state)
 }
 
-// Complete writes the end of an attempt, once: the same report again changes nothing and
+// Complete writes the end of an attempt, without the secrets of its job, once: the same report again changes nothing and
 // gets the same answer. It returns the status of the execution: completed, failed,
 // cancelled, or retrying where another attempt follows. Errors are those of Heartbeat.
 func (d *Desk) Complete(ctx context.Context, a Attempt, r Report) (status string, err error) {
@@ -78,6 +90,30 @@ func (d *Desk) Complete(ctx context.Context, a Attempt, r Report) (status string
 	if err != nil {
 		return "", err
 	}
+	masked, err := d.masked(ctx, a, state, r)
+	if err != nil {
+		return "", err
+	}
+	if !same(masked, r) {
+		r = masked
+		if state, err = d.state(ctx, a, string(r.Result)); err != nil { // it compares results
+			return "", err
+		}
+	}
+	return d.complete(ctx, a, state, r)
+}
+
+// Fail ends an attempt for a reason of our own, in which nothing is secret. It returns what
+// Complete does.
+func (d *Desk) Fail(ctx context.Context, a Attempt, why Failure) (status string, err error) {
+	state, err := d.state(ctx, a, "")
+	if err != nil {
+		return "", err
+	}
+	return d.complete(ctx, a, state, Report{Err: &why})
+}
+
+func (d *Desk) complete(ctx context.Context, a Attempt, state dispatch.AttemptState, r Report) (status string, err error) {
 	if state.Running {
 		outcome, err := d.outcome(ctx, a, state, r)
 		if err != nil {

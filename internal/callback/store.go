@@ -21,10 +21,13 @@ type versionKey struct {
 // versions reads job versions of all tenants.
 type versions struct{ db *postgres.DB }
 
-// rules are those by which failed attempts are repeated.
+// rules are those by which failed attempts are repeated, and where the secrets of a
+// version stand.
 type rules struct {
-	Retry job.Retry `json:"retryConfig"`
-	Limit job.Limit `json:"executionTimeout"`
+	Retry  job.Retry       `json:"retryConfig"`
+	Limit  job.Limit       `json:"executionTimeout"`
+	Config json.RawMessage `json:"config"`
+	Sealed []byte          `json:"-"` // the credentials that stand masked in Config; nil: none
 }
 
 // rules reads the rules of versions. A version that does not exist or cannot be read has
@@ -45,6 +48,7 @@ func (v versions) rules(ctx context.Context, keys []versionKey) (map[versionKey]
 	for _, r := range rows {
 		var found rules
 		if err := json.Unmarshal(r.Spec, &found); err == nil {
+			found.Sealed = r.Sealed
 			out[versionKey{r.JobID, int(r.Version)}] = found
 		}
 	}

@@ -162,7 +162,8 @@ type AttemptState struct {
 	MaxAttempts int
 	// Running says that the attempt has not ended; Latest, that no other attempt followed.
 	Running, Latest bool
-	Status          string // of the execution
+	Status          string          // of the execution
+	Parameters      json.RawMessage // of its trigger; nil: none
 	// The end of the attempt, where it has ended.
 	ErrorType, ErrorMessage string
 	SameResult              bool          // and its result is the given one
@@ -180,7 +181,7 @@ func (s *Store) Attempt(ctx context.Context, tenant uuid.UUID, f Fence, at time.
 	}
 	latest := int(r.Attempt) == f.Attempt && r.LeaseToken != nil && *r.LeaseToken == f.Token
 	state = AttemptState{
-		Job: r.JobID, Version: int(r.JobVersion), Priority: int(r.Priority), MaxAttempts: int(r.MaxAttempts), Running: latest && r.Status == "running", Latest: latest, Status: r.Status,
+		Job: r.JobID, Version: int(r.JobVersion), Priority: int(r.Priority), MaxAttempts: int(r.MaxAttempts), Running: latest && r.Status == "running", Latest: latest, Status: r.Status, Parameters: r.Parameters,
 		ErrorType: text(r.ErrorType), ErrorMessage: text(r.ErrorMessage), SameResult: r.SameResult,
 		Elapsed: time.Duration(r.ElapsedUs) * time.Microsecond,
 	}

@@ -189,7 +189,7 @@ func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, r Request) 
 			continue
 		}
 		attempt := callback.Attempt{Tenant: c.Tenant, Fence: dispatch.Fence{ID: c.ID, Attempt: c.Attempt, Token: c.Token}}
-		if _, err := d.c.Callbacks.Complete(ctx, attempt, callback.Report{Err: failure}); err != nil {
+		if _, err := d.c.Callbacks.Fail(ctx, attempt, *failure); err != nil {
 			d.c.Log.WarnContext(ctx, "an attempt that cannot be handed out did not end; it ends when no heartbeat comes", "error", err, "execution_id", c.ID)
 		}
 	}

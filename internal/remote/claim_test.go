@@ -2,6 +2,7 @@ package remote_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,7 +104,8 @@ func TestSecretsOfRemoteJobs(t *testing.T) {
 			t.Fatalf("handed out %s", got[0].Parameters)
 		}
 	}
-	if got := b.get(b.ours, e.ID); got.Status != execution.Failed || got.Error.Type != "VALIDATION_ERROR" {
+	if got := b.get(b.ours, e.ID); got.Status != execution.Failed || got.Error.Type != "VALIDATION_ERROR" ||
+		!strings.Contains(got.Error.Message, `there is no secret "key"`) {
 		t.Errorf("without its secret: %+v", got)
 	}
 }

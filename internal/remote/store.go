@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
-	"github.com/scheduler-service/scheduler/internal/callback"
 	remotes "github.com/scheduler-service/scheduler/internal/executor/remote"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -146,25 +145,6 @@ func (e engine) renew(ctx context.Context, tenant, id uuid.UUID, running int) (W
 		return Worker{}, fmt.Errorf("renew a worker's lease: %w", postgres.Fault(err))
 	}
 	return Worker{ID: id, Functions: row.Functions, Slots: int(row.Slots), Lease: time.Duration(*row.LeaseSeconds) * time.Second}, nil
-}
-
-// writing is what an attempt that writes output runs.
-type writing struct {
-	version     versionKey
-	parameters  []byte // of the trigger; nil: none
-	scheduledAt time.Time
-}
-
-// written reads what an attempt runs; not found: it has ended.
-func (e engine) written(ctx context.Context, a callback.Attempt) (w writing, found bool, err error) {
-	row, err := db.New(e.db.Pool()).GetWritingAttempt(ctx, db.GetWritingAttemptParams{TenantID: a.Tenant, ID: a.ID, Attempt: int32(a.Attempt), LeaseToken: &a.Token})
-	if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
-		return w, false, nil
-	}
-	if err != nil {
-		return w, false, fmt.Errorf("read an attempt: %w", postgres.Fault(err))
-	}
-	return writing{versionKey{row.JobID, int(row.JobVersion)}, row.Parameters, row.ScheduledAt.UTC()}, true, nil
 }
 
 // versionKey names a job version, which never changes.

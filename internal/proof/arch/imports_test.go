@@ -120,7 +120,7 @@ executor/javascript  | egress executor executor/httpcall executor/parameters exe
 # the processes: the three of them never import one another
 parking              | db:store.go dispatch fault partition postgres |  |  |
 hint                 | dispatch postgres queue |  |  |
-callback             | db:store.go dispatch execution fault hint job postgres postgres/divide queue secret/keyring telemetry |  |  |
+callback             | db:store.go dispatch execution fault hint job postgres postgres/divide queue secret secret/keyring telemetry |  |  |
 remote               | callback clock db:store.go dispatch executor executor/parameters executor/remote fault job loop output postgres secret secret/keyring telemetry tenant trace |  |  |
 maintenance          | breaker callback clock db:store.go dispatch fault fleet hint job job/schedules lease loop parking partition postgres postgres/divide queue schedule settled telemetry tenant |  |  |
 promoter             | audit backfill clock db:store.go dispatch execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
