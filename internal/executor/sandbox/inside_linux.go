@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"runtime"
 	"runtime/debug"
 	"syscall"
 	"time"
@@ -160,6 +161,15 @@ func become(p policy, line uintptr) error {
 			return err
 		}
 		problems[errno] = text
+	}
+	// The kernel keeps the signal for a starter's death for each thread, and new threads have none.
+	// The program goes on as the thread that runs it, which may be any: without this a program
+	// outlived its starter now and then, on a busy machine. Until here the first thread has it.
+	runtime.LockOSThread()
+	if p.WithStarter {
+		if err := unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0, 0, 0); err != nil {
+			return fmt.Errorf("end with the starter: %w", err)
+		}
 	}
 	debug.SetGCPercent(-1) // no thread starts on the last steps
 	errno := limitMemory(p.Limits)

@@ -98,6 +98,8 @@ type policy struct {
 	Unfenced    bool
 	Limits      Limits
 	Files       int
+	// WithStarter says that a program ends with the thread that started this process.
+	WithStarter bool
 }
 
 // Main does what the process is for if it is a restricted one, and tells so by

@@ -11,19 +11,31 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 )
 
+// A restricted process does all on another thread than its first, as any Go program may on a
+// busy machine: the main goroutine keeps the first.
 func TestMain(m *testing.M) {
-	if code, done := sandbox.Main(os.Args, entries()); done {
-		os.Exit(code)
-	}
+	runtime.LockOSThread()
+	restricted := make(chan bool)
+	go func() {
+		runtime.LockOSThread()
+		code, done := sandbox.Main(os.Args, entries())
+		if done {
+			os.Exit(code)
+		}
+		close(restricted)
+	}()
+	<-restricted
 	os.Exit(leaktest.Main(m))
 }
 
@@ -285,6 +297,9 @@ func TestProcessEndsWithItsStarter(t *testing.T) {
 		t.Fatalf("the starter said %q", line)
 	}
 	if err := syscall.Kill(starter.PID(), syscall.SIGKILL); err != nil { // it alone, not its group
+		t.Fatal(err)
+	}
+	if err := read.SetReadDeadline(clock.Now().Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(lines); err != nil { // the end of the last process that holds the pipe

@@ -121,7 +121,7 @@ func pair() (ours, theirs *os.File, err error) {
 func tell(line *os.File, s Spec) error {
 	text, err := json.Marshal(policy{
 		Entry: s.Entry, Path: s.Path, Args: s.Args, Env: s.Env, Read: s.Read, Write: s.Write,
-		Network: s.Network, Unfenced: s.Unfenced, Limits: s.Limits, Files: len(s.Files),
+		Network: s.Network, Unfenced: s.Unfenced, Limits: s.Limits, Files: len(s.Files), WithStarter: !s.Outlives && len(s.Wrap) == 0,
 	})
 	if err != nil {
 		return fmt.Errorf("write the policy of a restricted process: %w", err)
