@@ -2,7 +2,6 @@ package callback
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -63,11 +62,13 @@ const messageBytes = 200
 func (d *Desk) Heartbeat(ctx context.Context, a Attempt, progress int, message string) error {
 	if message != "" {
 		mask, _, err := d.Mask(ctx, a)
-		if err != nil && !errors.Is(err, ErrForgotten) {
-			return err
-		}
-		if message = mask.Text(message); err != nil {
+		switch {
+		case fault.KindOf(err) == fault.NotFound: // the progress itself says nothing secret
 			message = omitted
+		case err != nil:
+			return err
+		default:
+			message = mask.Text(message)
 		}
 	}
 	message = strings.ToValidUTF8(message[:min(len(message), messageBytes)], "")

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -12,16 +11,12 @@ import (
 	"github.com/scheduler-service/scheduler/internal/secret"
 )
 
-// ErrForgotten says that a secret of a job cannot be read any more, so that nobody knows what
-// to mask in what its attempts are told to have done.
-var ErrForgotten = errors.New("a secret of the job cannot be read any more")
-
 // omitted stands in the place of a text in which nobody knows what to mask.
 const omitted = "omitted: a secret of the job was deleted meanwhile, so nobody knows any more what to mask"
 
 // Mask takes the secrets of its job out of what is told about an attempt. Running says whether
-// the attempt goes on; otherwise the mask is empty. The error is ErrForgotten where it is not
-// known any more what to mask.
+// the attempt goes on; otherwise the mask is empty. The error is NotFound where a secret was
+// deleted meanwhile, so that nobody knows any more what to mask.
 func (d *Desk) Mask(ctx context.Context, a Attempt) (mask secret.Mask, running bool, err error) {
 	state, err := d.state(ctx, a, "")
 	if fault.KindOf(err) == fault.NotFound {
@@ -44,33 +39,27 @@ func (d *Desk) mask(ctx context.Context, a Attempt, state dispatch.AttemptState)
 		Version: secret.Version{Tenant: a.Tenant, Job: state.Job, Number: state.Version}, Config: found[key].Config, Sealed: found[key].Sealed,
 		Parameters: state.Parameters, Execution: a.ID, Attempt: a.Attempt, ScheduledAt: execution.ScheduledTimeOf(a.ID),
 	})
-	if err != nil && fault.KindOf(err) != fault.Unavailable {
-		if fault.KindOf(err) != fault.NotFound {
-			d.c.Log.WarnContext(ctx, "secrets of a job cannot be read, so what is reported of its attempt is not kept", "error", err, "execution_id", a.ID)
-		}
-		return secret.Mask{}, errors.Join(ErrForgotten, err)
-	}
 	return ready.Mask, err
 }
 
-// masked is a report without the secrets of its job. An outcome is kept when it is not known
-// any more what to mask: its texts are not.
+// masked is a report without the secrets of its job. Where one was deleted meanwhile the
+// outcome is kept, and its texts are not.
 func (d *Desk) masked(ctx context.Context, a Attempt, state dispatch.AttemptState, r Report) (Report, error) {
 	if len(r.Result) == 0 && (r.Err == nil || r.Err.Message == "") {
 		return r, nil
 	}
 	mask, err := d.mask(ctx, a, state)
-	forgotten := errors.Is(err, ErrForgotten)
-	if err != nil && !forgotten {
+	deleted := fault.KindOf(err) == fault.NotFound
+	if err != nil && !deleted {
 		return Report{}, err
 	}
 	out := Report{Result: mask.JSON(r.Result)}
-	if forgotten && len(r.Result) > 0 {
+	if deleted && len(r.Result) > 0 {
 		out.Result, _ = json.Marshal(map[string]string{"omitted": omitted})
 	}
 	if r.Err != nil {
 		failure := *r.Err
-		if failure.Message = mask.Text(failure.Message); forgotten {
+		if failure.Message = mask.Text(failure.Message); deleted {
 			failure.Message = omitted
 		}
 		out.Err = &failure

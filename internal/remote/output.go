@@ -2,7 +2,6 @@ package remote
 
 import (
 	"context"
-	"errors"
 
 	"github.com/scheduler-service/scheduler/internal/callback"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -18,7 +17,7 @@ func (d *Desk) Output(ctx context.Context, a callback.Attempt, first int, lines 
 		return err
 	}
 	mask, running, err := d.c.Callbacks.Mask(ctx, a)
-	if errors.Is(err, callback.ErrForgotten) {
+	if fault.KindOf(err) == fault.NotFound {
 		return fault.Wrong(fault.CodeValidationFailed, fault.Field{
 			Path: "lines", Rule: "secret", Message: "cannot be stored: a secret of the job was deleted meanwhile, so nobody knows any more what to mask",
 		})

@@ -98,7 +98,8 @@ type policy struct {
 	Unfenced    bool
 	Limits      Limits
 	Files       int
-	// WithStarter says that a program ends with the thread that started this process.
+	// WithStarter says that a program ends with the thread that started this process. One that
+	// is wrapped was started by what wraps it, which ends it.
 	WithStarter bool
 }
 
