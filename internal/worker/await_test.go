@@ -143,6 +143,7 @@ func TestAwaitingHoldsNoWorkerSlot(t *testing.T) {
 	a.handle(w, ids[0])
 	first := a.waits(1)
 	a.handle(w, ids[1])
+	a.waits(2)
 	a.handle(w, ids[2])
 	a.waits(3)
 	a.handle(w, single.ID)
@@ -290,7 +291,7 @@ func TestWaitsEndWithoutACallback(t *testing.T) {
 func TestCancelledWaits(t *testing.T) {
 	t.Parallel()
 	a := setupAwaited(t)
-	w := a.work(1)
+	w := a.work(2) // a hint waits for a free slot for 25 ms only, and nobody polls
 	one, two := a.pending(nil), a.pending(nil)
 	a.handle(w, one.ID)
 	a.handle(w, two.ID)
@@ -320,7 +321,7 @@ func TestCancelledWaits(t *testing.T) {
 func TestRefusedEndOfACancelledWait(t *testing.T) {
 	t.Parallel()
 	a := setupAwaited(t)
-	w := a.work(1)
+	w := a.work(2) // a hint waits for a free slot for 25 ms only, and nobody polls
 	bad, good := a.pending(nil), a.pending(nil)
 	a.handle(w, bad.ID)
 	a.handle(w, good.ID)
