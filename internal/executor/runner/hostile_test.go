@@ -93,8 +93,38 @@ func besides(t *testing.T, pool *runner.Pool, stop <-chan struct{}) (took []time
 	}
 }
 
-// resident is the memory of the processes that this one started.
-func resident(t *testing.T) (bytes int) {
+// A tenant whose run cost a runner leaves the one alone that another keeps warm.
+func TestWhoCostARunnerStartsTheNext(t *testing.T) {
+	pool := newPool(t, 3*one)
+	run := func(tenant byte, source string) {
+		t.Helper()
+		if _, err := pool.Run(within(t, deadline), uuid.UUID{tenant}, runner.Program{Memory: memory}, wire.Task{Source: source, Input: json.RawMessage(`{}`)}, &host{}); err != nil {
+			t.Error(err)
+		}
+	}
+	before := len(children(t))
+	count := func(want int, after string) {
+		t.Helper()
+		if got := len(children(t)) - before; got != want {
+			t.Errorf("there are %d runners after %s, want %d", got, after, want)
+		}
+	}
+	const small = `export default () => 1`
+	run(1, small)
+	run(2, small)
+	count(1, "two tenants have run one after the other")
+	run(2, bombs["loop"])
+	count(0, "a run cost it")
+	run(1, small)
+	run(2, small)
+	count(2, "both have run again")
+	run(2, small)
+	run(3, small)
+	count(2, "each has a warm one")
+}
+
+// children are what /proc says of the processes that this one started.
+func children(t *testing.T) (stats [][]string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -108,9 +138,18 @@ func resident(t *testing.T) (bytes int) {
 		_, rest, _ := strings.Cut(string(stat), ") ")
 		fields := strings.Fields(rest)
 		if parent, _ := strconv.Atoi(fields[1]); parent == os.Getpid() {
-			pages, _ := strconv.Atoi(fields[21])
-			bytes += pages * os.Getpagesize()
+			stats = append(stats, fields)
 		}
+	}
+	return stats
+}
+
+// resident is the memory of the processes that this one started.
+func resident(t *testing.T) (bytes int) {
+	t.Helper()
+	for _, fields := range children(t) {
+		pages, _ := strconv.Atoi(fields[21])
+		bytes += pages * os.Getpagesize()
 	}
 	return bytes
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -13,11 +14,13 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor/runner/wire"
 )
 
-// idleTime is how long a runner waits for another run of its program, and longest how
-// long a run may take whose context has no end.
+// idleTime is how long a runner waits for another run of its program, longest how
+// long a run may take whose context has no end, and owes how long a tenant whose run
+// cost a runner leaves the runners of others alone.
 const (
 	idleTime = time.Minute
 	longest  = 24 * time.Hour
+	owes     = time.Minute
 )
 
 // Config is what a Pool is made of.
@@ -48,7 +51,8 @@ type Pool struct {
 	mu      sync.Mutex
 	taken   int64 // memory of all processes
 	idle    []*process
-	busy    map[uuid.UUID]int // runs of a tenant
+	busy    map[uuid.UUID]int        // runs of a tenant
+	cost    map[uuid.UUID]clock.Mark // when a tenant's run last cost a runner
 	waiting []*turn
 	closed  bool
 	ending  sync.WaitGroup
@@ -64,7 +68,7 @@ type turn struct {
 
 // New makes a pool. Close ends its runners.
 func New(c Config) *Pool {
-	return &Pool{c: c, cache: newCache(c.CacheDir, c.Log), busy: make(map[uuid.UUID]int)}
+	return &Pool{c: c, cache: newCache(c.CacheDir, c.Log), busy: make(map[uuid.UUID]int), cost: make(map[uuid.UUID]clock.Mark)}
 }
 
 // Run runs a task of a tenant and waits for its end, which comes soon after ctx's. The
@@ -89,9 +93,13 @@ func (p *Pool) Run(ctx context.Context, tenant uuid.UUID, program Program, task 
 	end, good, err := one.run(ctx, task, host)
 	if !good {
 		one.end()
+		if one.runs < maxRuns {
+			p.charge(tenant)
+		}
 		p.give(tenant, nil, one.need)
 		return end, err
 	}
+	one.tenant = tenant
 	p.give(tenant, one, 0)
 	return end, err
 }
@@ -220,11 +228,25 @@ func (p *Pool) next() {
 	}
 }
 
+// charge notes that a run of a tenant cost a runner.
+func (p *Pool) charge(tenant uuid.UUID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	maps.DeleteFunc(p.cost, func(_ uuid.UUID, at clock.Mark) bool { return at.Elapsed() > owes })
+	p.cost[tenant] = clock.Start()
+}
+
 // find finds an idle runner with the program, or the room for a new one, for which it
 // ends others that are idle. Nothing runs where not even one fits: then one may.
+//
+// Who has just cost a runner starts the next one himself, while there is room. He would
+// otherwise take the one that another tenant keeps warm, and that tenant's next run
+// would wait for a start.
 func (p *Pool) find(t *turn) (one *process, ok bool) {
+	last, owing := p.cost[t.tenant]
+	owing = owing && last.Elapsed() < owes && p.taken+t.need <= p.c.Memory
 	for i, one := range slices.Backward(p.idle) {
-		if one.key == t.key && one.expiry.Stop() {
+		if one.key == t.key && (!owing || one.tenant == t.tenant) && one.expiry.Stop() {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			return one, true
 		}

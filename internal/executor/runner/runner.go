@@ -22,6 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/runner/guest"
 	"github.com/scheduler-service/scheduler/internal/executor/runner/wire"
@@ -69,6 +71,7 @@ type Host interface {
 // process is one runner.
 type process struct {
 	key     string
+	tenant  uuid.UUID // of its last run
 	need    int64
 	sandbox *sandbox.Process
 	in, out *os.File
