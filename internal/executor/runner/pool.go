@@ -15,12 +15,12 @@ import (
 )
 
 // idleTime is how long a runner waits for another run of its program, longest how
-// long a run may take whose context has no end, and owes how long a tenant whose run
-// cost a runner leaves the runners of others alone.
+// long a run may take whose context has no end, and chargedFor how long a tenant whose
+// run cost a runner leaves the runners of others alone.
 const (
-	idleTime = time.Minute
-	longest  = 24 * time.Hour
-	owes     = time.Minute
+	idleTime   = time.Minute
+	longest    = 24 * time.Hour
+	chargedFor = time.Minute
 )
 
 // Config is what a Pool is made of.
@@ -232,21 +232,21 @@ func (p *Pool) next() {
 func (p *Pool) charge(tenant uuid.UUID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.cost, func(_ uuid.UUID, at clock.Mark) bool { return at.Elapsed() > owes })
+	maps.DeleteFunc(p.cost, func(_ uuid.UUID, at clock.Mark) bool { return at.Elapsed() > chargedFor })
 	p.cost[tenant] = clock.Start()
 }
 
 // find finds an idle runner with the program, or the room for a new one, for which it
 // ends others that are idle. Nothing runs where not even one fits: then one may.
 //
-// Who has just cost a runner starts the next one himself, while there is room. He would
-// otherwise take the one that another tenant keeps warm, and that tenant's next run
-// would wait for a start.
+// A tenant that has just cost a runner starts the next one, while there is room. It would
+// otherwise take the one that another tenant keeps warm, whose next run would wait for a
+// start.
 func (p *Pool) find(t *turn) (one *process, ok bool) {
-	last, owing := p.cost[t.tenant]
-	owing = owing && last.Elapsed() < owes && p.taken+t.need <= p.c.Memory
+	at, charged := p.cost[t.tenant]
+	charged = charged && at.Elapsed() < chargedFor && p.taken+t.need <= p.c.Memory
 	for i, one := range slices.Backward(p.idle) {
-		if one.key == t.key && (!owing || one.tenant == t.tenant) && one.expiry.Stop() {
+		if one.key == t.key && (!charged || one.tenant == t.tenant) && one.expiry.Stop() {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			return one, true
 		}
