@@ -14,7 +14,7 @@ import (
 )
 
 const ClaimExecutions = `-- name: ClaimExecutions :many
-WITH clock AS (SELECT coalesce($4::timestamptz, now()) AS at),
+WITH clock AS (SELECT coalesce($4::timestamptz, statement_timestamp()) AS at),
 locked AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_type, e.status FROM active_executions e, clock
     WHERE e.id = ANY ($5::uuid[])

@@ -67,7 +67,7 @@ func (q *Queries) ListLateExecutions(ctx context.Context, arg ListLateExecutions
 }
 
 const ListPooledExecutions = `-- name: ListPooledExecutions :one
-WITH RECURSIVE clock AS (SELECT coalesce($1::timestamptz, now()) AS at, $2::int AS wanted),
+WITH RECURSIVE clock AS (SELECT coalesce($1::timestamptz, statement_timestamp()) AS at, $2::int AS wanted),
 walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > $3::uuid
      ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)

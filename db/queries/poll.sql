@@ -19,7 +19,7 @@
 -- thousand made since, and returns those that are not being cancelled.
 -- Longer than 60 lines: where it goes on, who is passed over and what is fair follow
 -- from the same lines, and a round trip for each step would be one for each poll.
-WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at, @batch_size::int AS wanted),
+WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, statement_timestamp()) AS at, @batch_size::int AS wanted),
 walk AS (
     (SELECT e.tenant_id, e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id > @after_tenant::uuid
      ORDER BY e.tenant_id, e.priority, e.job_type LIMIT 1)

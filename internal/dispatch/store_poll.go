@@ -32,19 +32,34 @@ func (s *Store) Poll(ctx context.Context, most int, after uuid.UUID, busy map[uu
 	return candidates(found.Ids, found.TenantIds), found.NextAfter, nil
 }
 
+// patience is how long a poll waits for its turn: for some forty others on a busy server.
+const patience = 3 * time.Second
+
 // PollAndClaim is Poll, and Claim of what choose says of the candidates, in one
-// transaction of two round trips: nobody else finds them meanwhile. After an error the
-// claim may have been made all the same: Claim with the same token finds it.
-func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most int, after uuid.UUID, busy map[uuid.UUID]int,
-	choose func([]Candidate) []uuid.UUID,
+// transaction of two round trips: nobody else finds them meanwhile. choose also learns how
+// long the poll waited for its turn. A turn that has not come within patience is an error
+// that timed out, before choose is called. After an error the claim may have been made all the
+// same: Claim with the same token finds it.
+//
+// With inTurn it waits until no other such poll is under way, in any worker. Polls of one
+// backlog that run side by side each read what the others hold and what they have just
+// removed: with 16 workers that took more of the server than the claims did.
+func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most int, after uuid.UUID, busy map[uuid.UUID]int, inTurn bool,
+	choose func(found []Candidate, waited time.Duration) []uuid.UUID,
 ) (won []Claimed, next uuid.UUID, err error) {
-	err = s.db.InTxLed(ctx, func(tx *postgres.Tx) error {
+	run := s.db.InTxLed
+	if inTurn {
+		run = func(ctx context.Context, fn func(tx *postgres.Tx) error) error {
+			return s.db.InTurn(ctx, "poll", patience, fn)
+		}
+	}
+	err = run(ctx, func(tx *postgres.Tx) error {
 		found, err := tx.ListPooledExecutions(ctx, s.polling(most, after, busy))
 		if err != nil {
 			return fmt.Errorf("poll the pool: %w", err)
 		}
 		next = found.NextAfter
-		ids := choose(candidates(found.Ids, found.TenantIds))
+		ids := choose(candidates(found.Ids, found.TenantIds), tx.Waited)
 		if len(ids) == 0 {
 			return nil
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // MigrateFiles is Migrate with the files of another folder, each of which it
@@ -11,3 +13,6 @@ import (
 func MigrateFiles(ctx context.Context, ownerURL string, files fs.FS, log *slog.Logger, tries int) (applied int, err error) {
 	return migrator{ownerURL: ownerURL, files: files, log: log, tries: tries}.up(ctx)
 }
+
+// Row asks within a transaction.
+func (tx *Tx) Row(ctx context.Context, sql string) pgx.Row { return tx.through.QueryRow(ctx, sql) }

@@ -56,6 +56,8 @@ type Config struct {
 type DB struct {
 	pool    *pgxpool.Pool
 	permits *turn.Limiter // nil: every transaction gets a connection
+
+	lockTimeout string // of its sessions
 }
 
 // reserved is how many connections no transaction takes where they are shared
@@ -98,7 +100,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
-	db := &DB{pool: pool}
+	db := &DB{pool: pool, lockTimeout: c.lockTimeout()}
 	if c.PerTenant > 0 {
 		db.permits = turn.New(turn.Config{
 			All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,16 +72,20 @@ func plainJSON(_ context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
+// statementTimeout is how long a statement of a session may take.
+func (c Config) statementTimeout() time.Duration {
+	return cmp.Or(c.StatementTimeout, 5*time.Second)
+}
+
+// lockTimeout is how many milliseconds a statement of a session may wait for a lock: less,
+// so that the error says whether it took too long or waited.
+func (c Config) lockTimeout() string { return fmt.Sprint(c.statementTimeout().Milliseconds() * 4 / 5) }
+
 // session is how each connection acts.
 func (c Config) session() []sessionSetting {
-	timeout := c.StatementTimeout
-	if timeout == 0 {
-		timeout = 5 * time.Second
-	}
 	settings := []sessionSetting{
-		{"statement_timeout", fmt.Sprint(timeout.Milliseconds())},
-		// Shorter, so that the error says whether a statement took too long or waited.
-		{"lock_timeout", fmt.Sprint(timeout.Milliseconds() * 4 / 5)},
+		{"statement_timeout", fmt.Sprint(c.statementTimeout().Milliseconds())},
+		{"lock_timeout", c.lockTimeout()},
 		// A process that locks a row and then counts must see what was committed
 		// before it had the lock, whatever the database or the login says.
 		{"default_transaction_isolation", "read committed"},

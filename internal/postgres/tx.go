@@ -21,6 +21,8 @@ type Tx struct {
 	// durable is decided by it and not by a process's clock, and one
 	// transaction uses one time.
 	At time.Time
+	// Waited is how long it waited for its turn, see InTurn.
+	Waited time.Duration
 
 	conn      *pgxpool.Conn
 	through   db.DBTX // that its queries go through
@@ -36,12 +38,17 @@ func (tx *Tx) opened(results pgx.BatchResults, o opening) pgx.BatchResults {
 		_, _ = results.Exec()
 	}
 	var set string
+	var waited int64
 	into := []any{&tx.At}
+	if o.turn != "" {
+		_, _ = results.Exec()
+		into = append(into, &waited)
+	}
 	for range o.settings() {
 		into = append(into, &set)
 	}
 	_ = results.QueryRow().Scan(into...)
-	tx.At, tx.opening = tx.At.UTC(), nil
+	tx.At, tx.Waited, tx.opening = tx.At.UTC(), time.Duration(waited)*time.Microsecond, nil
 	return results
 }
 
@@ -66,6 +73,15 @@ func (d *DB) InTx(ctx context.Context, fn func(tx *Tx) error) error {
 // once it was answered.
 func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{led: true}, fn)
+}
+
+// InTurn is InTxLed for transactions of which one at a time, of all processes, is to run:
+// not because two would be wrong, but because they are quicker one after the other. The
+// first statement waits for the end of the others with the same name, and sees what they
+// committed; statement_timestamp() and not Tx.At is its time. A turn that has not come within
+// patience is an error, see TimedOut: somebody may hold it who stands still.
+func (d *DB) InTurn(ctx context.Context, turn string, patience time.Duration, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{led: true, turn: turn, patience: patience, lockTimeout: d.lockTimeout}, fn)
 }
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
@@ -125,6 +141,9 @@ type opening struct {
 	unsorted         bool   // see InList
 	led              bool   // see InTxLed
 	each             bool   // see InTenantEach
+	turn             string // see InTurn
+	patience         time.Duration
+	lockTimeout      string // of the session, which holds again when the turn has come
 }
 
 // begin is the statement that begins the transaction; empty where the round trip is
@@ -155,6 +174,9 @@ func (o opening) settings() []setting {
 	if o.unsorted {
 		all = append(all, setting{"enable_sort", "off"})
 	}
+	if o.turn != "" {
+		all = append(all, setting{"lock_timeout", o.lockTimeout})
+	}
 	return all
 }
 
@@ -166,6 +188,10 @@ func (o opening) batch() *pgx.Batch {
 	}
 	var text strings.Builder
 	text.WriteString("SELECT now()")
+	if o.turn != "" {
+		b.Queue("SELECT set_config('lock_timeout', $1, true), pg_advisory_xact_lock(hashtext('turn'), hashtext($2))", fmt.Sprint(o.patience.Milliseconds()), o.turn)
+		text.WriteString(", (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint")
+	}
 	var values []any
 	for i, s := range o.settings() {
 		fmt.Fprintf(&text, ", set_config('%s', $%d, true)", s.name, i+1)

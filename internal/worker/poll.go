@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -127,61 +126,6 @@ func (w *Worker) offerAll(inc *incarnation, chosen []choice) (won int) {
 type free struct {
 	open, kept int
 	busy       map[uuid.UUID]int // runs of each tenant here
-}
-
-// claimPooled polls the pool and claims in one transaction, so that workers that drain
-// one backlog find different executions. It is for a pool that is not empty: where nothing
-// waits it costs one round trip more than a poll. It adds to seen what it came to.
-func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f free, seen *pollResult) error {
-	token, asked := uuid.New(), clock.Start()
-	inc.claims(token, true)
-	defer inc.claims(token, false)
-	var decided decision
-	var requests []claimRequest
-	var ids []uuid.UUID
-	tenants := map[uuid.UUID]uuid.UUID{}
-	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, token, most, w.afterTenant, f.busy, func(found []dispatch.Candidate) []uuid.UUID {
-		seen.asked, seen.waits = asked.Elapsed(), len(found) > 0
-		for _, c := range choose(w.notRefused(found), f.busy, f.open, f.kept) {
-			if w.unclaimable.has(c.ID) || !w.slots.takeNow(c.kept) {
-				continue
-			}
-			w.runs.Add(1)
-			decided.Add(1)
-			requests, ids, tenants[c.ID] = append(requests, claimRequest{id: c.ID, inc: inc, decided: &decided}), append(ids, c.ID), c.Tenant
-		}
-		return ids
-	})
-	if len(ids) == 0 {
-		return err
-	}
-	rows, specs, unread := w.withSpecs(inc.ctx, asked, found)
-	if err = errors.Join(err, unread); err != nil { // the claim may stand: it is repeated with its token
-		w.c.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
-		w.compareSoon()
-		clock.Sleep(inc.ctx, claimAgain)
-		rows, specs = w.claimDivided(ctx, inc, token, ids)
-	} else {
-		w.afterTenant = after
-	}
-	w.noteRefused(tenants, rows)
-	w.settle(ctx, inc, requests, rows, specs)
-	won := int(decided.won.Load())
-	seen.won, seen.more = seen.won+won, won > most/2
-	return nil
-}
-
-// noteRefused notes the tenants whose executions were chosen and none claimed.
-func (w *Worker) noteRefused(chosen map[uuid.UUID]uuid.UUID, rows []claimed) {
-	won := map[uuid.UUID]bool{}
-	for _, r := range rows {
-		won[r.Tenant] = true
-	}
-	for _, tenant := range chosen {
-		if !won[tenant] {
-			w.refused[tenant] = clock.Start()
-		}
-	}
 }
 
 // findUnblocked lists, now and then, what waits for a slot or key that is free.

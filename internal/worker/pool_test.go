@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
@@ -218,6 +220,25 @@ func TestLooksGoRoundAllTenants(t *testing.T) {
 	}
 }
 
+// pollAs has a new worker poll for up to 16 and claim what choose leaves of it.
+func (b *bundle) pollAs(inTurn bool, choose func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate) (claimed []dispatch.Claimed) {
+	id := uuid.New()
+	if err := db.New(b.engine.Pool()).InsertWorker(b.t.Context(), db.InsertWorkerParams{ID: id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+		b.t.Error(err)
+	}
+	claimed, _, err := dispatch.NewStore(b.engine, dispatch.Config{}).PollAndClaim(b.t.Context(), id, uuid.New(), 16, uuid.Nil, nil, inTurn,
+		func(found []dispatch.Candidate, waited time.Duration) (ids []uuid.UUID) {
+			for _, c := range choose(found, waited) {
+				ids = append(ids, c.ID)
+			}
+			return ids
+		})
+	if err != nil {
+		b.t.Error(err)
+	}
+	return claimed
+}
+
 // Workers that poll and claim at one time find different executions: a poll that begins
 // while another has found and not claimed yet skips what that one found.
 func TestPollsOfABacklogDoNotMeet(t *testing.T) {
@@ -226,31 +247,75 @@ func TestPollsOfABacklogDoNotMeet(t *testing.T) {
 	like := b.pending(nil)
 	b.line(like, uuid.New(), 40, time.Minute)
 	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
-	store := dispatch.NewStore(b.engine, dispatch.Config{})
-	q := db.New(b.engine.Pool())
-	claim := func(between func()) (claimed []dispatch.Claimed) {
-		id := uuid.New()
-		if err := q.InsertWorker(t.Context(), db.InsertWorkerParams{ID: id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
-			t.Error(err)
-		}
-		claimed, _, err := store.PollAndClaim(t.Context(), id, uuid.New(), 16, uuid.Nil, nil, func(found []dispatch.Candidate) (ids []uuid.UUID) {
+	claim := func(between func()) []dispatch.Claimed {
+		return b.pollAs(false, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
 			if len(found) != 16 {
 				t.Errorf("%d found, want 16", len(found))
 			}
-			for _, c := range found {
-				ids = append(ids, c.ID)
-			}
 			between()
-			return ids
+			return found
 		})
-		if err != nil {
-			t.Error(err)
-		}
-		return claimed
 	}
 	var inner []dispatch.Claimed
 	outer := claim(func() { inner = claim(func() {}) })
 	if len(outer) != 16 || len(inner) != 16 {
 		t.Errorf("%d and %d claimed, want 16 and 16", len(outer), len(inner))
+	}
+}
+
+// waitForTurn counts the polls that wait for their turn.
+const waitForTurn = `SELECT 0, count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
+
+// Polls in turn come one after the other: what one left is all that the next one finds,
+// be it locked or not while it waited.
+func TestPollsTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	like := b.pending(nil)
+	b.line(like, uuid.New(), 12, time.Minute)
+	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
+	var second []dispatch.Claimed
+	var both sync.WaitGroup
+	first := b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
+		both.Go(func() {
+			second = b.pollAs(true, func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate {
+				if len(found) != 7 || waited <= 0 {
+					t.Errorf("the second finds %d after %v, want 7 and a wait", len(found), waited)
+				}
+				return found
+			})
+		})
+		eventually(t, "the second waits", func() bool { return b.counts(waitForTurn)[0] == 1 })
+		return found[:5]
+	})
+	both.Wait()
+	if len(first) != 5 || len(second) != 7 {
+		t.Errorf("%d and %d claimed, want 5 and 7", len(first), len(second))
+	}
+}
+
+// A process that stands still in its turn holds up no other for long.
+func TestPollWhileTheTurnIsHeld(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
+	w := b.start(nil)
+	first := b.pending(nil)
+	b.poll(w) // it found something: the next one claims in turn
+	var rest []uuid.UUID
+	for range 3 {
+		rest = append(rest, b.pending(nil).ID)
+	}
+	err := b.engine.InTurn(t.Context(), "poll", time.Minute, func(tx *postgres.Tx) error {
+		if _, err := tx.HasUnhintedExecutions(t.Context()); err != nil {
+			return err
+		}
+		b.poll(w)
+		eventually(t, "all are finished", func() bool { return b.over(append(rest, first.ID)...) })
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

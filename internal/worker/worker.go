@@ -133,11 +133,12 @@ type Worker struct {
 	hintless    atomic.Bool    // no hints come
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
-	// keys, and which tenants it leaves alone.
+	// keys, which tenants it leaves alone, and since when it polls without a turn.
 	afterTenant    uuid.UUID
 	afterUnblocked dispatch.Position
 	unblockedAt    clock.Mark
 	refused        map[uuid.UUID]clock.Mark
+	outOfTurn      clock.Mark
 	pooled         bool // the last one found something in the pool
 
 	current atomic.Pointer[incarnation] // nil while there is none
