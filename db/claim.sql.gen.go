@@ -82,6 +82,7 @@ type ClaimExecutionsRow struct {
 // completion of 256). Values for each row are looked up one by one (LATERAL).
 // start_runs counts the executions under their tenants' limits and returns those
 // that may start; its arrays are what keeps the order: executions first, then counts.
+// The start is that of the statement: its transaction may have waited for its turn to poll.
 func (q *Queries) ClaimExecutions(ctx context.Context, arg ClaimExecutionsParams) ([]ClaimExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ClaimExecutions,
 		arg.WorkerID,

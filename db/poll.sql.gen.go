@@ -199,6 +199,7 @@ type ListPooledExecutionsRow struct {
 // While executions of a tenant are being cancelled, its lines may hold nothing
 // else for long. A poll reads the first thousand of such a line and the first
 // thousand made since, and returns those that are not being cancelled.
+// The time is that of the statement: the transaction may have waited for its turn.
 // Longer than 60 lines: where it goes on, who is passed over and what is fair follow
 // from the same lines, and a round trip for each step would be one for each poll.
 // The last tenant all of whose lines are seen, when there may be more.

@@ -11,6 +11,7 @@
 -- completion of 256). Values for each row are looked up one by one (LATERAL).
 -- start_runs counts the executions under their tenants' limits and returns those
 -- that may start; its arrays are what keeps the order: executions first, then counts.
+-- The start is that of the statement: its transaction may have waited for its turn to poll.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, statement_timestamp()) AS at),
 locked AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_type, e.status FROM active_executions e, clock

@@ -17,6 +17,7 @@
 -- While executions of a tenant are being cancelled, its lines may hold nothing
 -- else for long. A poll reads the first thousand of such a line and the first
 -- thousand made since, and returns those that are not being cancelled.
+-- The time is that of the statement: the transaction may have waited for its turn.
 -- Longer than 60 lines: where it goes on, who is passed over and what is fair follow
 -- from the same lines, and a round trip for each step would be one for each poll.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, statement_timestamp()) AS at, @batch_size::int AS wanted),

@@ -75,11 +75,11 @@ func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{led: true}, fn)
 }
 
-// InTurn is InTxLed for transactions of which one at a time, of all processes, is to run:
-// not because two would be wrong, but because they are quicker one after the other. The
-// first statement waits for the end of the others with the same name, and sees what they
-// committed; statement_timestamp() and not Tx.At is its time. A turn that has not come within
-// patience is an error, see TimedOut: somebody may hold it who stands still.
+// InTurn is InTxLed, and waits first until no other transaction of the same turn is under
+// way, in any process. Two at once would not be wrong: one after the other they are quicker.
+// The first statement sees what the one before committed. Tx.At is from before the wait, so
+// statements use statement_timestamp(). An error that TimedOut knows says that the turn has
+// not come within patience: the process that has it may stand still.
 func (d *DB) InTurn(ctx context.Context, turn string, patience time.Duration, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{led: true, turn: turn, patience: patience, lockTimeout: d.lockTimeout}, fn)
 }
