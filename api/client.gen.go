@@ -292,7 +292,7 @@ type ClientInterface interface {
 
 	// ListDeadLetters List dead letters
 	//
-	// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
+	// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`, `RETENTION_DAYS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
 	//
 	// Corresponds with GET /api/v1/scheduler/dead-letters (the `ListDeadLetters` operationId).
 	ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2083,7 +2083,7 @@ func (c *Client) CancelDeadLetterReplay(ctx context.Context, id ReplayID, reqEdi
 
 // ListDeadLetters List dead letters
 //
-// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
+// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`, `RETENTION_DAYS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
 //
 // Corresponds with GET /api/v1/scheduler/dead-letters (the `ListDeadLetters` operationId).
 func (c *Client) ListDeadLetters(ctx context.Context, params *ListDeadLettersParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13143,7 +13143,7 @@ type ClientWithResponsesInterface interface {
 
 	// ListDeadLettersWithResponse List dead letters
 	//
-	// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
+	// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`, `RETENTION_DAYS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -33565,7 +33565,7 @@ func (c *ClientWithResponses) CancelDeadLetterReplayWithResponse(ctx context.Con
 
 // ListDeadLettersWithResponse List dead letters
 //
-// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
+// Executions that ended `failed` for good and that nobody replayed, retried or discarded, those that failed last first. An execution is a dead letter some 20 seconds after it failed. It goes with its execution (`RETENTION_MONTHS`, `RETENTION_DAYS`), and of more than 100,000 of a tenant the oldest go; their executions stay in the history.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -1986,7 +1986,7 @@ type BackfillRequest struct {
 	// DryRun Answers what would be made and makes nothing.
 	DryRun *bool `json:"dryRun,omitempty"`
 
-	// From The first time that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS`, 13 calendar months unless configured otherwise).
+	// From The first time that counts; it may lie as far back as executions are kept (`RETENTION_MONTHS` or `RETENTION_DAYS`, 13 calendar months unless configured otherwise).
 	From time.Time `json:"from"`
 
 	// Parameters Override parts of the job's `config` for these runs, as for a trigger.

@@ -55,19 +55,6 @@ func (q *Queries) CountOutcomesOfJobs(ctx context.Context, arg CountOutcomesOfJo
 	return items, nil
 }
 
-const CreatePartition = `-- name: CreatePartition :one
-SELECT create_job_executions_partition($1::timestamptz) AS created
-`
-
-// Cross-tenant: maintenance of partitions. The function is all that a process may do to
-// the table's shape.
-func (q *Queries) CreatePartition(ctx context.Context, at time.Time) (bool, error) {
-	row := q.db.QueryRow(ctx, CreatePartition, at)
-	var created bool
-	err := row.Scan(&created)
-	return created, err
-}
-
 const DetachPartition = `-- name: DetachPartition :one
 SELECT detach_job_executions_partition($1::timestamptz)::text AS part
 `
@@ -138,6 +125,38 @@ func (q *Queries) InsertSkippedExecutions(ctx context.Context, arg InsertSkipped
 		arg.Now,
 	)
 	return err
+}
+
+const ListDaysWithoutPartition = `-- name: ListDaysWithoutPartition :many
+SELECT coalesce(w.day)::timestamptz AS day, coalesce(w.detached, '')::text AS detached FROM job_executions_without($1::timestamptz[]) w
+`
+
+type ListDaysWithoutPartitionRow struct {
+	Day      time.Time
+	Detached string
+}
+
+// Of the given beginnings of days those that have no partition, and the table
+// that has the day in its name where there is one: somebody detached it by hand. What
+// retention detached is about to be dropped and counts as gone.
+func (q *Queries) ListDaysWithoutPartition(ctx context.Context, days []time.Time) ([]ListDaysWithoutPartitionRow, error) {
+	rows, err := q.db.Query(ctx, ListDaysWithoutPartition, days)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListDaysWithoutPartitionRow
+	for rows.Next() {
+		var i ListDaysWithoutPartitionRow
+		if err := rows.Scan(&i.Day, &i.Detached); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const ListFailingJobs = `-- name: ListFailingJobs :many
@@ -222,36 +241,23 @@ func (q *Queries) ListMissedRangesOfJobs(ctx context.Context, arg ListMissedRang
 	return items, nil
 }
 
-const ListMissingMonths = `-- name: ListMissingMonths :many
-SELECT coalesce(m.month)::timestamptz AS month, coalesce(m.detached, '')::text AS detached FROM job_executions_missing($1::timestamptz[]) m
+const MakePartition = `-- name: MakePartition :one
+SELECT coalesce(make_job_executions_partition($1::timestamptz, $2::text), $1::timestamptz)::timestamptz AS ends
 `
 
-type ListMissingMonthsRow struct {
-	Month    time.Time
-	Detached string
+type MakePartitionParams struct {
+	At   time.Time
+	Span string
 }
 
-// Of the given beginnings of months those that have no partition, and the table
-// with the month's name where there is one: somebody detached it by hand. What
-// retention detached is about to be dropped and counts as gone.
-func (q *Queries) ListMissingMonths(ctx context.Context, months []time.Time) ([]ListMissingMonthsRow, error) {
-	rows, err := q.db.Query(ctx, ListMissingMonths, months)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListMissingMonthsRow
-	for rows.Next() {
-		var i ListMissingMonthsRow
-		if err := rows.Scan(&i.Month, &i.Detached); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// Cross-tenant: maintenance of partitions. When the partition ends that it made, or the
+// given time where there was one. The function is all that a process may do to the
+// table's shape.
+func (q *Queries) MakePartition(ctx context.Context, arg MakePartitionParams) (time.Time, error) {
+	row := q.db.QueryRow(ctx, MakePartition, arg.At, arg.Span)
+	var ends time.Time
+	err := row.Scan(&ends)
+	return ends, err
 }
 
 const SummarizeOutcomes = `-- name: SummarizeOutcomes :many

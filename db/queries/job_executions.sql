@@ -12,16 +12,17 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_i
      (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
 ON CONFLICT (id, scheduled_at) DO NOTHING;
 
--- name: CreatePartition :one
--- Cross-tenant: maintenance of partitions. The function is all that a process may do to
--- the table's shape.
-SELECT create_job_executions_partition(@at::timestamptz) AS created;
+-- name: MakePartition :one
+-- Cross-tenant: maintenance of partitions. When the partition ends that it made, or the
+-- given time where there was one. The function is all that a process may do to the
+-- table's shape.
+SELECT coalesce(make_job_executions_partition(@at::timestamptz, @span::text), @at::timestamptz)::timestamptz AS ends;
 
--- name: ListMissingMonths :many
--- Of the given beginnings of months those that have no partition, and the table
--- with the month's name where there is one: somebody detached it by hand. What
+-- name: ListDaysWithoutPartition :many
+-- Of the given beginnings of days those that have no partition, and the table
+-- that has the day in its name where there is one: somebody detached it by hand. What
 -- retention detached is about to be dropped and counts as gone.
-SELECT coalesce(m.month)::timestamptz AS month, coalesce(m.detached, '')::text AS detached FROM job_executions_missing(@months::timestamptz[]) m;
+SELECT coalesce(w.day)::timestamptz AS day, coalesce(w.detached, '')::text AS detached FROM job_executions_without(@days::timestamptz[]) w;
 
 -- name: ListFailingJobs :many
 -- Cross-tenant: the automatic stop. Jobs that failed lately, as often in a row

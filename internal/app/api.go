@@ -140,7 +140,7 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, o
 	}
 	serve, reload, err := p.handlers(c, listener, rest.Deps{
 		Jobs: job.NewStore(db, job.Config{Keys: ring, MaxJobs: p.live.Int("TENANT_MAX_JOBS"), Versions: p.live.Int("JOB_VERSIONS_KEPT"), Changed: rest.ChangedFields}), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
-		Executions: execution.NewStore(db, execution.Config{TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Backlog: p.backlog()}), Output: output.NewStore(db), Hub: hub, Backfills: backfill.NewStore(db, backfill.Config{Months: p.live.Int("RETENTION_MONTHS"), Backlog: p.backlog()}), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
+		Executions: execution.NewStore(db, execution.Config{TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Backlog: p.backlog(), Spans: p.spans()}), Output: output.NewStore(db), Hub: hub, Backfills: backfill.NewStore(db, backfill.Config{Kept: p.term(), Backlog: p.backlog()}), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		DeadLetters: deadletter.NewStore(db), Replays: replay.NewStore(db), Notifications: notification.NewStore(db, ring), CheckTarget: checkTarget(executors.Validate),
 		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db), Forecasts: forecast.NewStore(db),
 		Buckets: buckets, Limits: p.defaultLimits(), Origins: c.CORSOrigins, TrustedProxies: c.TrustedProxies, FailuresPerMinute: p.live.Int("AUTH_FAILURES_PER_MINUTE"),

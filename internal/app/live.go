@@ -1,6 +1,7 @@
 package app
 
 import (
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/retention"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -11,9 +12,21 @@ func (p process) backlog() func() tenant.Backlog {
 	return func() tenant.Backlog { return tenant.Backlog{Max: all(), MaxPerJob: ofJob()} }
 }
 
+// term is how long executions are kept.
+func (p process) term() func() partition.Term {
+	months, days := p.live.Int("RETENTION_MONTHS"), p.live.Int("RETENTION_DAYS")
+	return func() partition.Term { return partition.Term{Months: months(), Days: days()} }
+}
+
+// spans are what their partitions hold.
+func (p process) spans() partition.Spans {
+	term := p.term()
+	return func() partition.Span { return term().Span() }
+}
+
 // kept sets how long things are kept.
 func (p process) kept(c *retention.Config) {
-	c.Months, c.MetricDays = p.live.Int("RETENTION_MONTHS")(), p.live.Int("METRICS_RETENTION_DAYS")()
+	c.Executions, c.MetricDays = p.term()(), p.live.Int("METRICS_RETENTION_DAYS")()
 	c.OutputDays, c.AuditDays = p.live.Int("OUTPUT_RETENTION_DAYS")(), p.live.Int("AUDIT_RETENTION_DAYS")()
 }
 

@@ -53,8 +53,8 @@ func Administer(ctx context.Context, o Order, args []string) error {
 	return fmt.Errorf("unknown task %q", args[0])
 }
 
-// Migrate brings the schema up to date, makes the partitions of the coming
-// months, and, where DATABASE_URL is set, makes its login a member of the
+// Migrate brings the schema up to date, makes the partitions of the time to
+// come, and, where DATABASE_URL is set, makes its login a member of the
 // processes' roles.
 func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 	if c.OwnerURL.IsZero() {
@@ -65,7 +65,7 @@ func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	made, err := partition.Prepare(ctx, owner, c.PartitionsAhead)
+	made, err := partition.Prepare(ctx, owner, partition.Term{Days: c.RetentionDays}.Span(), c.PartitionsAhead)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (p process) promoter(ctx context.Context, c config.Promoter, endpoints []ne
 	backlog, maxRunning := p.backlog(), p.live.Int("TENANT_MAX_RUNNING")
 	promotes := promoter.New(promoter.Config{
 		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, CatchupPerSecond: p.live.Int("SCHEDULER_CATCHUP_PER_SECOND"), Backlog: backlog,
-		Called: ear.Hears, CallWorkers: callWorkers,
+		Called: ear.Hears, CallWorkers: callWorkers, Spans: p.spans(),
 	})
 	roots := p.roots(db)
 	tells, closeTells, err := p.notifications(ctx, c, db, endpoints)
@@ -59,7 +59,7 @@ func (p process) promoter(ctx context.Context, c config.Promoter, endpoints []ne
 	defer closeTells()
 	replays := replay.New(db, execution.NewStore(db, execution.Config{TenantMaxRunning: maxRunning, Backlog: backlog}), p.metrics, callWorkers)
 	maintains := maintenance.New(maintenance.Config{
-		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, TenantMaxRunning: maxRunning, Backlog: backlog, PartitionsAhead: c.PartitionsAhead,
+		DB: db, Hints: hints, Metrics: p.metrics, Log: p.log, TenantMaxRunning: maxRunning, Backlog: backlog, Spans: p.spans(), PartitionsAhead: c.PartitionsAhead,
 		CallWorkers: callWorkers, Finished: roots.Finished,
 		Elsewhere: slices.Concat(replays.Passes(), collect.NewCollector(db).Passes(), letters.New(db, p.metrics, 0).Passes(), count.New(db).Passes(), tells),
 	})

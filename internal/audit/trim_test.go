@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/audit"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/retention"
 )
 
@@ -32,7 +33,7 @@ func (b *bundle) age(shard, upTo, days int) {
 // trim runs retention that keeps so many days.
 func (b *bundle) trim(days int) retention.Report {
 	b.t.Helper()
-	r, err := retention.New(retention.Config{DB: b.engine, Months: 13, MetricDays: 14, AuditDays: days, Budget: time.Hour}).Pass(b.t.Context(), time.Time{})
+	r, err := retention.New(retention.Config{DB: b.engine, Executions: partition.Term{Months: 13}, MetricDays: 14, AuditDays: days, Budget: time.Hour}).Pass(b.t.Context(), time.Time{})
 	if err != nil {
 		b.t.Fatal(err)
 	}

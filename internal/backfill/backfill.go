@@ -55,7 +55,7 @@ type Request struct {
 	// none. The caller has checked them.
 	Parameters json.RawMessage
 
-	months int // how far back it may begin, of the store
+	kept partition.Term // how far back it may begin, of the store
 }
 
 // Plan is what a request would make.
@@ -112,8 +112,8 @@ func Anchor(policy job.Policy, anchor, from time.Time) time.Time {
 
 // settled is the request in UTC and whole microseconds, which is how the
 // database keeps time, with its rate and the bound of the store.
-func (r Request) settled(months int) Request {
-	r.months = months
+func (r Request) settled(kept partition.Term) Request {
+	r.kept = kept
 	r.From, r.To = r.From.UTC().Truncate(time.Microsecond), r.To.UTC().Truncate(time.Microsecond)
 	if r.RatePerMinute == 0 {
 		r.RatePerMinute = DefaultRate
@@ -130,8 +130,8 @@ func (r Request) check(now time.Time) error {
 	add := func(path, rule, format string, args ...any) {
 		fields = append(fields, fault.Field{Path: path, Rule: rule, Message: fmt.Sprintf(format, args...)})
 	}
-	if oldest := now.AddDate(0, -r.months, 0); r.From.Before(oldest) {
-		add("from", "retention", "is more than %d months ago; the earliest time possible is %s now", r.months, oldest.Format(time.RFC3339))
+	if oldest := r.kept.Before(now); r.From.Before(oldest) {
+		add("from", "retention", "is more than %s ago; the earliest time possible is %s now", r.kept, oldest.Format(time.RFC3339))
 	}
 	if r.To.After(now) {
 		add("to", "past", "has not passed yet; a backfill ends now at the latest")
@@ -167,23 +167,28 @@ func (r Request) plan(s *schedule.Schedule) (Plan, error) {
 	return p, nil
 }
 
-// months are scheduled times of the plan, the first of each month of UTC.
-func (p Plan) months(s *schedule.Schedule) (first []time.Time) {
+// days are scheduled times of the plan, the first of each day of UTC.
+func (p Plan) days(s *schedule.Schedule) (first []time.Time) {
 	for at, ok := p.First, p.Total > 0; ok && !at.After(p.Last); {
 		first = append(first, at)
 		utc := at.UTC()
-		at, ok = s.Next(time.Date(utc.Year(), utc.Month()+1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Microsecond))
+		at, ok = s.Next(time.Date(utc.Year(), utc.Month(), utc.Day()+1, 0, 0, 0, 0, time.UTC).Add(-time.Microsecond))
 	}
 	return first
 }
 
-// detached refuses a range of which a month is not in the history.
-func detached(months []partition.Month) error {
+// detached refuses a range of which a day is not in the history. Each table is told once.
+func detached(days []partition.Missing) error {
 	var fields []fault.Field
-	for _, m := range months {
+	told := ""
+	for _, m := range days {
+		if m.Detached == told {
+			continue
+		}
+		told = m.Detached
 		fields = append(fields, fault.Field{
 			Path: "from", Rule: "detached",
-			Message: fmt.Sprintf("the executions of %s were taken out of the history (table %s): ask for a range without that month, or have the operator attach the table again", m, m.Detached),
+			Message: fmt.Sprintf("the executions of %s were taken out of the history (table %s): ask for a range without that day and those after it, or have the operator attach the table again", m, m.Detached),
 		})
 	}
 	return wrong(fields)

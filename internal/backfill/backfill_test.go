@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -37,7 +38,7 @@ func setup(t *testing.T) *bundle {
 	}
 	t.Cleanup(api.Close)
 	b := &bundle{
-		api: api, jobs: job.NewStore(api, job.Config{}), backfills: backfill.NewStore(api, backfill.Config{Months: func() int { return 13 }}), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
+		api: api, jobs: job.NewStore(api, job.Config{}), backfills: backfill.NewStore(api, backfill.Config{Kept: func() partition.Term { return partition.Term{Months: 13} }}), who: tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
 		today: clock.Now().UTC().Truncate(24 * time.Hour),
 	}
 	b.admit(t, b.who)

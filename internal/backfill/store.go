@@ -34,9 +34,8 @@ type Store struct {
 
 // Config says which backfills may begin.
 type Config struct {
-	// Months is how many calendar months before now one may begin: as long as
-	// executions are kept, which goes by the month of their scheduled time.
-	Months func() int
+	// Kept is how long executions are kept, and so how long before now one may begin.
+	Kept func() partition.Term
 	// Backlog is how much may wait of tenants that have no limits of their own:
 	// where it is met, no backfill begins. nil: any number.
 	Backlog func() tenant.Backlog
@@ -66,7 +65,7 @@ func NotFound() error {
 // scheduled times the plan is empty.
 func (s *Store) Preview(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r Request) (p Plan, err error) {
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.c.Months()))
+		_, p, err = prepare(ctx, tx, who, jobID, r.settled(s.c.Kept()))
 		return err
 	})
 	return p, err
@@ -80,7 +79,7 @@ func (s *Store) Create(ctx context.Context, who tenant.Actor, jobID uuid.UUID, r
 	err = s.db.InTenant(ctx, who.TenantID, func(tx *postgres.Tx) error {
 		store := idempotency.Store{Queries: tx.Queries}
 		b, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (Backfill, error) {
-			return s.create(ctx, tx, who, jobID, r.settled(s.c.Months()))
+			return s.create(ctx, tx, who, jobID, r.settled(s.c.Kept()))
 		})
 		return err
 	})
@@ -161,17 +160,17 @@ func prepare(ctx context.Context, tx *postgres.Tx, who tenant.Actor, jobID uuid.
 	if p, err = r.plan(compiled); err != nil {
 		return row, p, err
 	}
-	return row, p, inHistory(ctx, tx, p.months(compiled))
+	return row, p, inHistory(ctx, tx, p.days(compiled))
 }
 
-// inHistory refuses scheduled times of a month that an operator detached from the
+// inHistory refuses scheduled times of a day that an operator detached from the
 // history: new records would stand beside the detached ones.
 func inHistory(ctx context.Context, tx *postgres.Tx, times []time.Time) error {
-	missing, err := partition.Missing(ctx, tx.Queries, times)
+	missing, err := partition.ListMissing(ctx, tx.Queries, times)
 	if err != nil {
 		return err
 	}
-	return detached(slices.DeleteFunc(missing, func(m partition.Month) bool { return m.Detached == "" }))
+	return detached(slices.DeleteFunc(missing, func(m partition.Missing) bool { return m.Detached == "" }))
 }
 
 // contents are the calendars that the definition names, as they are now.

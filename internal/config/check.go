@@ -24,12 +24,13 @@ func check(loaded any, found *problems) {
 			found.add("DATABASE_ENGINE_URL", "is not set; with DATABASE_POOL_MODE=transaction give the address with a login that acts as scheduler_engine (docs/run/databases.md)")
 		}
 		checkPorts(loaded, found)
+		checkDays("RETENTION_DAYS", loaded.RetentionDays, found)
 		checkTokens(loaded.Tokens, found)
 		checkSignIn(loaded, loaded.PublicURL.IsZero(), found)
 		checkTLS(loaded, found)
 	case Promoter:
 		checkBackend(loaded.Stores, found)
-		checkAudit(loaded, found)
+		checkPromoter(loaded, found)
 	case Worker:
 		checkBackend(loaded.Stores, found)
 		checkLease(loaded.Lease, found)
@@ -39,7 +40,7 @@ func check(loaded any, found *problems) {
 		checkSignIn(loaded.API, false, found) // it has an address of its own
 		checkTLS(loaded.API, found)
 		checkLease(loaded.Worker.Lease, found)
-		checkAudit(loaded.Promoter, found)
+		checkPromoter(loaded.Promoter, found)
 		if loaded.API.DatabaseURL.IsZero() != loaded.Migrate.OwnerURL.IsZero() {
 			found.add("DATABASE_URL", "and DATABASE_OWNER_URL belong together; give both, or neither for a private server")
 		}
@@ -52,18 +53,31 @@ func checkBackend(stores Stores, found *problems) {
 	}
 }
 
-// leastAuditDays is how long the database keeps each entry, whatever it is asked.
-const leastAuditDays = 30
+func checkPromoter(loaded Promoter, found *problems) {
+	checkDays("AUDIT_RETENTION_DAYS", loaded.AuditDays, found)
+	checkDays("RETENTION_DAYS", loaded.RetentionDays, found)
+}
 
-func checkAudit(promoter Promoter, found *problems) {
-	if err := auditDays(promoter.AuditDays); err != nil {
-		found.add(auditSetting, err.Error())
+// leastDays are the settings that are days, or 0 for something else, with how many
+// days the database keeps what they speak of, whatever it is asked.
+var leastDays = map[string]struct {
+	least int
+	zero  string
+}{
+	"AUDIT_RETENTION_DAYS": {30, "to keep the audit log for ever"},
+	"RETENTION_DAYS":       {7, "to keep executions as RETENTION_MONTHS says"},
+}
+
+func checkDays(name string, days int, found *problems) {
+	if err := enough(name, days); err != nil {
+		found.add(name, err.Error())
 	}
 }
 
-func auditDays(days int) error {
-	if days != 0 && days < leastAuditDays {
-		return fmt.Errorf("is %d; give %d or more, or 0 to keep the audit log for ever", days, leastAuditDays)
+// enough judges the days of a setting; one without a rule may have any.
+func enough(name string, days int) error {
+	if rule := leastDays[name]; days != 0 && days < rule.least {
+		return fmt.Errorf("is %d; give %d or more, or 0 %s", days, rule.least, rule.zero)
 	}
 	return nil
 }

@@ -192,6 +192,7 @@ type API struct {
 	ShutdownNotice   time.Duration  `env:"SHUTDOWN_NOTICE_MS" default:"3000" standalone:"200" min:"0" max:"60000" doc:"how long an API told to stop answers that it is not ready, and everything else as before, until it closes its port; longer than a load balancer takes to notice"`
 	LockTTL          time.Duration  `env:"SCHEDULER_LOCK_TTL_MS" default:"30000" min:"1000" max:"600000" doc:"a lease by which one process at a time does something, such as maintenance, ends this long after its owner was last heard of"`
 	RetentionMonths  int            `env:"RETENTION_MONTHS" live:"months" default:"13" min:"1" max:"120" doc:"how many calendar months of executions are kept beside the current one, counted by their scheduled times; what is older is removed a whole month at a time, and no backfill may begin earlier; the same for API and promoter"`
+	RetentionDays    int            `env:"RETENTION_DAYS" live:"days" default:"0" min:"0" max:"3660" doc:"for how many days executions are kept, 7 and more, in the place of RETENTION_MONTHS; up to 45 the history has a partition a day, up to 400 one a week, else one a month; 0: RETENTION_MONTHS decides; the same for API and promoter, and for migrate, which makes the first partitions"`
 	RunnerCacheDir   string         `env:"RUNNER_CACHE_DIR" default:"" doc:"folder for what is compiled of scripts' engine and of uploaded modules, which nobody else may write to; made if it is missing; standalone takes one below DATA_DIR; empty: each runner process compiles anew, which takes a second"`
 	TenantMaxJobs    int            `env:"TENANT_MAX_JOBS" live:"jobs" default:"100000" min:"0" max:"10000000" doc:"jobs of a tenant that has no limit of its own; 0: any number"`
 	TenantMaxWaiting int            `env:"TENANT_MAX_WAITING" live:"executions" default:"1000000" min:"0" max:"100000000" doc:"executions of one tenant that may wait, where the tenant has no limit of its own; 0: any number; the same for API and promoter"`
@@ -214,10 +215,11 @@ type Promoter struct {
 	TenantMaxWaiting int            `env:"TENANT_MAX_WAITING" live:"executions" default:"1000000" min:"0" max:"100000000" doc:"see API"`
 	JobMaxWaiting    int            `env:"JOB_MAX_WAITING" live:"executions" default:"100000" min:"0" max:"100000000" doc:"see API"`
 	RetentionMonths  int            `env:"RETENTION_MONTHS" live:"months" default:"13" min:"1" max:"120" doc:"see API"`
+	RetentionDays    int            `env:"RETENTION_DAYS" live:"days" default:"0" min:"0" max:"3660" doc:"see API"`
 	MetricsDays      int            `env:"METRICS_RETENTION_DAYS" live:"days" default:"14" min:"1" max:"400" doc:"for how many days the history of GET /metrics is kept: six hours of them every half minute, then every five minutes"`
 	OutputDays       int            `env:"OUTPUT_RETENTION_DAYS" live:"days" default:"30" min:"1" max:"4000" doc:"for how many days the output of executions is kept, and the messages of their progress; never longer than the executions"`
 	AuditDays        int            `env:"AUDIT_RETENTION_DAYS" live:"days" default:"400" min:"0" max:"36500" doc:"for how many days entries of the audit log are kept, 30 and more; 0: for ever"`
-	PartitionsAhead  int            `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"for how many months to come the tables of executions are made ahead; the same for migrate and promoter"`
+	PartitionsAhead  int            `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"for how many months to come the tables of executions are made ahead, where each has a month; else 14 days or 5 weeks; the same for migrate and promoter"`
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 	EgressProxy      URL            `env:"EGRESS_PROXY" scheme:"http,https" default:"" doc:"see Worker"`
@@ -256,6 +258,7 @@ type Migrate struct {
 	OwnerURL        URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" default:"" doc:"PostgreSQL, as the owner of the schema; for migrating alone, the tasks of migrate need none; in standalone set together with DATABASE_URL"`
 	DatabaseURL     URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
 	SecretsKeys     Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
+	RetentionDays   int        `env:"RETENTION_DAYS" default:"0" min:"0" max:"3660" doc:"see API"`
 	PartitionsAhead int        `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"see Promoter"`
 	JWTSecret       Secret     `env:"JWT_SECRET" min:"32" default:"" doc:"see Tokens"`
 	JWTIssuer       string     `env:"JWT_ISSUER" default:"" doc:"see Tokens"`

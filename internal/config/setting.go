@@ -25,9 +25,6 @@ type Setting struct {
 	variable variable
 }
 
-// auditSetting is the one setting with a rule beside its bounds.
-const auditSetting = "AUDIT_RETENTION_DAYS"
-
 // Settings lists all settings, with the values of a loaded configuration.
 func Settings[T process](loaded T) []Setting {
 	var all []Setting
@@ -69,10 +66,8 @@ func (s Setting) Parse(text string) (int, error) {
 		return int(level), nil
 	}
 	whole, _ := value.(int)
-	if s.Name == auditSetting {
-		if err := auditDays(whole); err != nil {
-			return 0, err
-		}
+	if err := enough(s.Name, whole); err != nil {
+		return 0, err
 	}
 	return whole, nil
 }

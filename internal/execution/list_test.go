@@ -12,6 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -22,6 +23,7 @@ import (
 type past struct {
 	t     *testing.T
 	admin *pgx.Conn
+	api   *postgres.DB
 	store *execution.Store
 	who   tenant.Actor
 
@@ -50,7 +52,7 @@ func newPast(t *testing.T) *past {
 		t.Fatal(err)
 	}
 	t.Cleanup(api.Close)
-	p.store = execution.NewStore(api, execution.Config{})
+	p.api, p.store = api, execution.NewStore(api, execution.Config{})
 	p.exec("INSERT INTO tenants (id, name) VALUES ($1, 'x')", p.who.TenantID)
 	return p
 }
@@ -188,6 +190,39 @@ func TestAListLocksOnlyTheMonthsItReads(t *testing.T) {
 	to := from.AddDate(0, 0, 3)
 	if list, pages := p.walk(execution.Filter{From: &from, To: &to, Limit: 20}); len(list) != 5 || pages != 1 || p.most() > 1 {
 		t.Errorf("in a range, %d of 5 on %d pages", len(list), pages)
+	}
+}
+
+// Where each day has a partition, the newest page locks yesterday's, today's and those
+// to come, and the pages after it find what is older, each once.
+func TestAListOverDays(t *testing.T) {
+	t.Parallel()
+	const ahead = 2
+	p := newPast(t)
+	p.exec(`DO $$ DECLARE part text; BEGIN
+		FOR part IN SELECT p.part FROM job_executions_partitions() p LOOP EXECUTE format('DROP TABLE %I', part); END LOOP; END $$`)
+	p.exec("SELECT make_job_executions_partition(now() + n * interval '1 day', 'day') FROM generate_series(-44, $1::int) n", ahead)
+	p.exec(`INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, max_attempts, completed_at, created_at)
+		SELECT gen_random_uuid(), at, $1, gen_random_uuid(), 1, 'manual', 'http', 'completed', 1, 1, at, at
+		FROM generate_series(0, 420) n, LATERAL (SELECT now() - n * interval '150 minutes' AS at) i`, p.who.TenantID)
+	store := execution.NewStore(p.api, execution.Config{Spans: func() partition.Span { return partition.Day }})
+	p.most()
+	newest, next, err := store.List(t.Context(), p.who, execution.Filter{Limit: 8})
+	if n := p.most(); err != nil || len(newest) != 8 || next == nil || n > 2+ahead {
+		t.Errorf("the newest page has %d of 8 and locks %d days, want %d at most: %v", len(newest), n, 2+ahead, err)
+	}
+	for _, p.store = range []*execution.Store{store, p.store} {
+		for _, oldest := range []bool{false, true} {
+			list, _ := p.walk(execution.Filter{OldestFirst: oldest, Limit: 50})
+			for i := range list[1:] {
+				if list[i].ScheduledAt.Before(list[i+1].ScheduledAt) != oldest {
+					t.Fatalf("oldest first %v: %v comes before %v", oldest, list[i].ScheduledAt, list[i+1].ScheduledAt)
+				}
+			}
+			if len(list) != 421 {
+				t.Errorf("oldest first %v: %d of 421", oldest, len(list))
+			}
+		}
 	}
 }
 

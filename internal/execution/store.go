@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/job/keytemplate"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -36,6 +37,7 @@ type Config struct {
 	// number.
 	TenantMaxRunning func() int
 	Backlog          func() tenant.Backlog // on what may wait; nil: any number
+	Spans            partition.Spans       // of the newest partitions, where lists begin
 }
 
 // NewStore makes a store.

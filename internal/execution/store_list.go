@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/columns"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -76,10 +77,10 @@ const (
 	// scanRows is how many rows a page reads at most, whatever its filters leave:
 	// some 20 ms of PostgreSQL.
 	scanRows = 10_000
-	// windowMonths is how many partitions a transaction of a list touches, and so
-	// locks, beside those of months to come: a lock for each table and each of its
+	// windowPartitions is how many partitions a transaction of a list touches, and so
+	// locks, beside those of the time to come: a lock for each table and each of its
 	// indexes, of which a server with all defaults has 6,400 for 100 connections.
-	windowMonths = 4
+	windowPartitions = 4
 	// maxWindows is how many windows a page goes through in search of a row.
 	maxWindows = 8
 )
@@ -94,7 +95,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (list []Ex
 		f.Statuses = []Status{Failed} // which have an index of their own
 	}
 	now := clock.Now() // chooses windows; one that is wrong costs a window more
-	c := &scan{filter: f, params: listParams(who, f), left: scanRows, now: now}
+	c := &scan{filter: f, span: s.c.Spans.Now(), params: listParams(who, f), left: scanRows, now: now}
 	for windows := 0; windows < maxWindows && !c.done; windows++ {
 		// Each window in a transaction of its own, which gives back its locks.
 		in := s.db.InList
@@ -167,7 +168,8 @@ type scan struct {
 	left    int32                   // rows that may be read still
 	windows []span                  // to come; nil: not known yet
 	now     time.Time
-	recent  bool // this window is the newest there is, and all of it is listed
+	span    partition.Span // of the newest partitions
+	recent  bool           // this window is the newest there is, and all of it is listed
 
 	list []Execution
 	next *Position // where the next page begins
@@ -231,7 +233,7 @@ func (c *scan) read(ctx context.Context, tx *postgres.Tx, p db.ListExecutionsPar
 	if !c.recent {
 		return tx.Paged().ListExecutions(ctx, p)
 	}
-	found, err := tx.PagedSince(monthBefore(c.now)).ListNewestExecutions(ctx, db.ListNewestExecutionsParams{
+	found, err := tx.PagedSince(c.span.Since(c.now)).ListNewestExecutions(ctx, db.ListNewestExecutionsParams{
 		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID, PageSize: p.PageSize,
 	})
 	for _, r := range found {
@@ -265,12 +267,12 @@ func (c *scan) ended(at span, rows []db.ListExecutionsRow) {
 func (c *scan) turn(ctx context.Context, tx *postgres.Tx) (span, error) {
 	all := span{c.params.FromAt, c.params.ToAt}
 	if c.windows == nil && c.next == nil && !c.filter.OldestFirst {
-		return newest(all, c.now), nil
+		return c.newest(all), nil
 	}
 	if c.windows == nil {
 		starts, err := tx.ListPartitionStarts(ctx)
 		if err != nil {
-			return span{}, fmt.Errorf("list the months of the history: %w", err)
+			return span{}, fmt.Errorf("list the partitions of the history: %w", err)
 		}
 		if c.next != nil {
 			all.to = c.next.ScheduledAt
@@ -282,23 +284,17 @@ func (c *scan) turn(ctx context.Context, tx *postgres.Tx) (span, error) {
 	return first, nil
 }
 
-// newest is the last part of a range: from the month before the last one that may
+// newest is the last part of a range: from the partition before the last one that may
 // hold something, on.
-func newest(all span, now time.Time) span {
+func (c *scan) newest(all span) span {
 	last := all.to.Add(-time.Microsecond)
-	if now.Before(last) {
-		last = now
+	if c.now.Before(last) {
+		last = c.now
 	}
-	return span{clock.Later(all.from, monthBefore(last)), all.to}
+	return span{clock.Later(all.from, c.span.Since(last)), all.to}
 }
 
-// monthBefore is when the month before that of a time began.
-func monthBefore(at time.Time) time.Time {
-	at = at.UTC()
-	return time.Date(at.Year(), at.Month()-1, 1, 0, 0, 0, 0, time.UTC)
-}
-
-// divide cuts a range where months begin, into windows of a few months each, in
+// divide cuts a range where partitions begin, into windows of a few each, in
 // the order in which they are read.
 func divide(all span, starts []time.Time, oldestFirst bool) (windows []span) {
 	var cuts []time.Time
@@ -309,13 +305,13 @@ func divide(all span, starts []time.Time, oldestFirst bool) (windows []span) {
 	}
 	rest := all
 	if oldestFirst {
-		for i := windowMonths - 1; i < len(cuts); i += windowMonths {
+		for i := windowPartitions - 1; i < len(cuts); i += windowPartitions {
 			windows = append(windows, span{rest.from, cuts[i]})
 			rest.from = cuts[i]
 		}
 		return append(windows, rest)
 	}
-	for i := len(cuts) - windowMonths; i >= 0; i -= windowMonths {
+	for i := len(cuts) - windowPartitions; i >= 0; i -= windowPartitions {
 		windows = append(windows, span{cuts[i], rest.to})
 		rest.to = cuts[i]
 	}

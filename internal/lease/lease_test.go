@@ -13,6 +13,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
@@ -176,7 +177,7 @@ func (b *bundle) write(l lease.Lease, note string, meanwhile func()) error {
 			return err
 		}
 		meanwhile()
-		_, err := tx.CreatePartition(b.t.Context(), time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC))
+		_, err := tx.MakePartition(b.t.Context(), db.MakePartitionParams{At: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC), Span: "month"})
 		return err
 	})
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/parking"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -50,8 +51,9 @@ type Config struct {
 	// Backlog is how many executions may wait where a tenant has no limits of its
 	// own; nil: any number.
 	Backlog func() tenant.Backlog
-	// PartitionsAhead is for how many months to come there are partitions; at
-	// least one is made.
+	Spans   partition.Spans // of the partitions that are made
+	// PartitionsAhead is for how many months to come there are partitions, where
+	// each has a month; at least one is made.
 	PartitionsAhead int
 	// CallWorkers tells workers that something is in the pool without a hint; nil: it is
 	// found by their polls alone.

@@ -184,7 +184,7 @@ func (m *Maintainer) cancel(ctx context.Context, _ *loop.Turn) error {
 // database's clock. It takes no lease: without partitions nothing is recorded,
 // and several processes that make them at once make each once.
 func (m *Maintainer) MakePartitions(ctx context.Context, now time.Time) error {
-	made, err := partition.Keep(ctx, m.store.queries(), max(1, m.c.PartitionsAhead), now)
+	made, err := partition.Keep(ctx, m.store.queries(), m.c.Spans.Now(), max(1, m.c.PartitionsAhead), now)
 	if err != nil {
 		return err
 	}

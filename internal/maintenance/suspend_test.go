@@ -108,7 +108,12 @@ func TestADeletedTenant(t *testing.T) {
 	if _, err := tenants.Delete(t.Context(), b.who.TenantID, 0); err != nil { // again: it puts nothing off
 		t.Fatal(err)
 	}
-	if paused, _, _, purged := b.suspend(t); paused != 1 || purged != 1 {
+	// A pass has a second: on a busy machine it takes several to purge the tenant.
+	paused, _, _, purged := b.suspend(t)
+	for passes := 1; purged == 0 && passes < 30; passes++ {
+		_, _, _, purged = b.suspend(t)
+	}
+	if paused != 1 || purged != 1 {
 		t.Errorf("half a minute later: paused %d, purged %d", paused, purged)
 	}
 	if _, err := b.jobs.Get(t.Context(), b.who, late.ID); err == nil {

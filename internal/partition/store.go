@@ -11,94 +11,114 @@ import (
 )
 
 // Keep makes the partitions that are missing, from the oldest time that may
-// still be written to so many months ahead of now, and answers how many it made.
-// Any number of processes may do so at once. A zero now means the database's clock.
-func Keep(ctx context.Context, q *db.Queries, ahead int, now time.Time) (made int, err error) {
+// still be written to so many months ahead of now, or less where partitions are
+// shorter, and answers how many it made. Any number of processes may do so at
+// once. A zero now means the database's clock.
+func Keep(ctx context.Context, q *db.Queries, span Span, monthsAhead int, now time.Time) (made int, err error) {
 	row, err := q.OldestDue(ctx, postgres.At(now))
 	if err != nil {
 		return 0, fmt.Errorf("find the oldest scheduled time: %w", postgres.Fault(err))
 	}
-	return Make(ctx, q, Plan(row.Oldest, row.At, ahead))
+	days := span.Plan(row.Oldest, row.At, monthsAhead)
+	coming, _ := slices.BinarySearchFunc(days, span.first(row.At), time.Time.Compare)
+	// The past gets few partitions, however long it is: few rows are written into it.
+	before, err := makeMissing(ctx, q, days[:coming], Month)
+	if err != nil {
+		return before, err
+	}
+	made, err = makeMissing(ctx, q, days[coming:], span)
+	return before + made, err
 }
 
-// Month is a month of UTC that has no partition.
-type Month struct {
-	Start time.Time
-	// Detached is the table with the month's name that is no partition: somebody
-	// detached the month by hand. Empty: there is none.
+// Missing is a day of UTC that has no partition.
+type Missing struct {
+	Day time.Time
+	// Detached is the table that has the day in its name and is no partition: somebody
+	// detached it by hand. Empty: there is none.
 	Detached string
 }
 
-// String names the month.
-func (m Month) String() string { return m.Start.Format("2006-01") }
+// String names the day.
+func (m Missing) String() string { return m.Day.Format(time.DateOnly) }
 
-// Holds says whether a time is of the month.
-func (m Month) Holds(at time.Time) bool { return monthOf(at).Equal(m.Start) }
+// Holds says whether a time is of the day.
+func (m Missing) Holds(at time.Time) bool { return Day.first(at).Equal(m.Day) }
 
-// Missing lists the months of the given times that have no partition, oldest
+// ListMissing lists the days of the given times that have no partition, oldest
 // first. The catalogue says so, and not the name of a table.
-func Missing(ctx context.Context, q *db.Queries, times []time.Time) ([]Month, error) {
+func ListMissing(ctx context.Context, q *db.Queries, times []time.Time) ([]Missing, error) {
 	var asked []time.Time
+	seen := make(map[time.Time]bool)
 	for _, at := range times {
-		if month := monthOf(at); !slices.ContainsFunc(asked, month.Equal) {
-			asked = append(asked, month)
+		if day := Day.first(at); !seen[day] {
+			seen[day] = true
+			asked = append(asked, day)
 		}
 	}
 	if len(asked) == 0 {
 		return nil, nil
 	}
-	rows, err := q.ListMissingMonths(ctx, asked)
+	rows, err := q.ListDaysWithoutPartition(ctx, asked)
 	if err != nil {
 		return nil, fmt.Errorf("look for missing partitions: %w", postgres.Fault(err))
 	}
-	missing := make([]Month, len(rows))
+	missing := make([]Missing, len(rows))
 	for i, r := range rows {
-		missing[i] = Month{r.Month.UTC(), r.Detached}
+		missing[i] = Missing{r.Day.UTC(), r.Detached}
 	}
 	return missing, nil
 }
 
 // Make makes the partitions that are missing for rows of the given times,
 // and answers how many it made. It is for rows of the past that are about to be
-// written; Keep makes the others ahead. A month that somebody detached by hand
-// gets a partition of another name.
+// written: such a partition has the month of its time, as far as it has none.
+// Keep makes the others ahead. A day that somebody detached by hand gets a partition
+// of another name.
 func Make(ctx context.Context, q *db.Queries, times []time.Time) (made int, err error) {
-	missing, err := Missing(ctx, q, times)
+	return makeMissing(ctx, q, times, Month)
+}
+
+func makeMissing(ctx context.Context, q *db.Queries, times []time.Time, span Span) (made int, err error) {
+	missing, err := ListMissing(ctx, q, times)
 	if err != nil {
 		return 0, err
 	}
-	for _, month := range missing {
-		fresh, err := q.CreatePartition(ctx, month.Start)
-		if err != nil {
-			return made, fmt.Errorf("make the partition of %s: %w", month, postgres.Fault(err))
+	var end time.Time // of the last partition that was made
+	for _, m := range missing {
+		if m.Day.Before(end) {
+			continue
 		}
-		if fresh {
+		end, err = q.MakePartition(ctx, db.MakePartitionParams{At: m.Day, Span: string(span)})
+		if err != nil {
+			return made, fmt.Errorf("make the partition of %s: %w", m, postgres.Fault(err))
+		}
+		if end.After(m.Day) {
 			made++
 		}
 	}
 	return made, nil
 }
 
-// Kept is the first time that is kept when so many months are, see Oldest. A
-// zero now means the database's clock.
-func Kept(ctx context.Context, q *db.Queries, months int, now time.Time) (time.Time, error) {
+// Kept is the first time that is kept, see Term.Oldest. A zero now means the
+// database's clock.
+func Kept(ctx context.Context, q *db.Queries, t Term, now time.Time) (time.Time, error) {
 	row, err := q.OldestDue(ctx, postgres.At(now))
 	if err != nil {
 		return time.Time{}, fmt.Errorf("find the oldest scheduled time: %w", postgres.Fault(err))
 	}
-	return Oldest(row.Oldest, row.At, months), nil
+	return t.Oldest(row.Oldest, row.At), nil
 }
 
 // busy is what the database's functions answer when they did not get a lock in
 // time.
 const busy = "busy"
 
-// Retire removes the partitions whose month lies wholly before a time, and
+// Retire removes the partitions that lie wholly before a time, and
 // answers the names of what it dropped. Readers and writers of the others are not
 // held up for more than a tenth of a second: where a partition cannot be taken out
 // within that, done is false, and Retire is to be called again later. So it is
 // after an interruption; it goes on where it was. Any number of processes may do
-// so at once. The database refuses the current month and the last.
+// so at once. The database refuses those of the last LeastDays.
 func Retire(ctx context.Context, q *db.Queries, before time.Time) (dropped []string, done bool, err error) {
 	done = true
 	for range maxPlan {
@@ -128,9 +148,9 @@ func Retire(ctx context.Context, q *db.Queries, before time.Time) (dropped []str
 
 // Prepare is Keep as the owner of the schema, for the migration of a new
 // database, before any process may log in.
-func Prepare(ctx context.Context, ownerURL string, ahead int) (made int, err error) {
+func Prepare(ctx context.Context, ownerURL string, span Span, monthsAhead int) (made int, err error) {
 	err = postgres.AsOwner(ctx, ownerURL, func(q *db.Queries) error {
-		made, err = Keep(ctx, q, ahead, time.Time{})
+		made, err = Keep(ctx, q, span, monthsAhead, time.Time{})
 		return err
 	})
 	return made, err

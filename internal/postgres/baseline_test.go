@@ -212,7 +212,7 @@ func TestAnInstallationFromBefore10IsUpgraded(t *testing.T) {
 	exec(t, admin, "UPDATE active_executions SET dispatch_seq = 1")
 	exec(t, admin, "UPDATE running_counts SET running_http = running_http + 1")
 	exec(t, admin, "SELECT next_of_job(job_id, '{http}', now(), 1, 1) FROM active_executions LIMIT 1")
-	if _, err := partition.Prepare(t.Context(), database.OwnerURL, 3); err != nil {
+	if _, err := partition.Prepare(t.Context(), database.OwnerURL, partition.Month, 3); err != nil {
 		t.Error(err)
 	}
 	if again, err := postgres.Migrate(t.Context(), database.OwnerURL, slog.New(slog.DiscardHandler)); err != nil || again != 0 {

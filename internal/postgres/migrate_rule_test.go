@@ -11,7 +11,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/migrations"
@@ -141,10 +140,8 @@ var fillHotTables = []string{
 // filled writes hotRows rows into each hot table.
 func filled(t *testing.T, database *pgtest.Database) {
 	t.Helper()
-	if _, err := partition.Prepare(t.Context(), database.OwnerURL, 1); err != nil {
-		t.Fatal(err)
-	}
 	admin := connect(t, database.AdminURL)
+	exec(t, admin, "SELECT create_job_executions_partition(now()), create_job_executions_partition(now() + interval '1 month')")
 	for _, statement := range fillHotTables {
 		exec(t, admin, statement, hotRows)
 	}

@@ -33,7 +33,7 @@ func product(t *testing.T, months, conns int, settings ...string) *postgres.DB {
 	if _, err := postgres.Migrate(t.Context(), owner, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := partition.Prepare(t.Context(), owner, months-1); err != nil {
+	if _, err := partition.Prepare(t.Context(), owner, partition.Month, months-1); err != nil {
 		t.Fatal(err)
 	}
 	if err := postgres.EnsureLogin(t.Context(), owner, login); err != nil {

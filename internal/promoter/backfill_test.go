@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -32,7 +33,7 @@ func setupPast(t *testing.T) *past {
 	t.Helper()
 	b := setup(t)
 	return &past{
-		bundle: b, backfills: backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: func() int { return 13 }}),
+		bundle: b, backfills: backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Kept: func() partition.Term { return partition.Term{Months: 13} }}),
 		midnight: clock.Now().UTC().Truncate(24 * time.Hour),
 	}
 }

@@ -3,7 +3,6 @@ package promoter
 import (
 	"encoding/json"
 	"iter"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -223,13 +222,11 @@ func (p *plan) missedCount() (n int) {
 	return n
 }
 
-// monthsBefore are the months' firsts of the rows whose scheduled times lie before
-// a time, each once.
-func (p *plan) monthsBefore(at time.Time) (months []time.Time) {
+// timesBefore are the scheduled times of its rows that lie before a time.
+func (p *plan) timesBefore(at time.Time) (times []time.Time) {
 	add := func(scheduled time.Time) {
-		month := time.Date(scheduled.Year(), scheduled.Month(), 1, 0, 0, 0, 0, time.UTC)
-		if scheduled.Before(at) && !slices.Contains(months, month) {
-			months = append(months, month)
+		if scheduled.Before(at) {
+			times = append(times, scheduled)
 		}
 	}
 	for _, r := range p.runs {
@@ -238,5 +235,5 @@ func (p *plan) monthsBefore(at time.Time) (months []time.Time) {
 	for _, u := range p.skips {
 		add(u.first)
 	}
-	return months
+	return times
 }

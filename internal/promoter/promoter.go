@@ -23,6 +23,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/hint"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/schedule"
@@ -94,6 +95,7 @@ type Config struct {
 	// Backlog is how many executions may wait where a tenant has no limits of its
 	// own; nil: any number.
 	Backlog func() tenant.Backlog
+	Spans   partition.Spans // of the partitions that are made
 	// Called says whether those who make a job that is due within maxCalledSleep reach
 	// Wake; nil: they do not.
 	Called func() bool

@@ -71,7 +71,7 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		if err := countDaily(ctx, tx, &made, of, c.at); err != nil {
 			return err
 		}
-		if old := made.monthsBefore(c.at.AddDate(0, -1, 0)); len(old) > 0 {
+		if old := made.timesBefore(c.at.AddDate(0, 0, -partition.LeastDays)); len(old) > 0 {
 			// Such a row ends in the partition of its scheduled time, which
 			// retention may have removed.
 			if _, err := partition.Make(ctx, tx.Queries, old); err != nil {

@@ -64,7 +64,7 @@ func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide
 		at := rows[0].At.UTC()
 		made = decide(ctx, due, sets, at)
 		full.hold(made, at)
-		if err := makeMonths(ctx, tx, made, at); err != nil {
+		if err := makePartitions(ctx, tx, made, at); err != nil {
 			return err
 		}
 		if err := countDailySteps(ctx, tx, made, of, at); err != nil {
@@ -78,11 +78,11 @@ func (s *store) advanceBackfills(ctx context.Context, which dueBackfills, decide
 	return made, claimed, nil
 }
 
-// makeMonths makes the partitions that the executions will need once they end,
-// which may be long past. A month that somebody took out of the history holds up
+// makePartitions makes the partitions that the executions will need once they end,
+// which may be long past. A day that somebody took out of the history holds up
 // the backfills that come to it.
-func makeMonths(ctx context.Context, tx *postgres.Tx, steps []backfillStep, at time.Time) error {
-	missing, err := partition.Missing(ctx, tx.Queries, timesOf(steps))
+func makePartitions(ctx context.Context, tx *postgres.Tx, steps []backfillStep, at time.Time) error {
+	missing, err := partition.ListMissing(ctx, tx.Queries, timesOf(steps))
 	if err != nil || len(missing) == 0 {
 		return err
 	}

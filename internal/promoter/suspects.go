@@ -111,14 +111,14 @@ func (s *suspects) leave(id uuid.UUID) {
 // database refuses is refused again, and what takes too long may be too much.
 func divisible(err error) bool { return postgres.Refused(err) || postgres.TimedOut(err) }
 
-// suspect keeps the jobs of a batch that failed for trials. A month without a
+// suspect keeps the jobs of a batch that failed for trials. A time without a
 // partition is made first, and then the batch is tried whole.
 func (p *Promoter) suspect(ctx context.Context, now time.Time, c claim, rows int, err error) {
 	p.c.Metrics.Failure("promote", fault.KindOf(err).String())
 	p.c.Log.WarnContext(ctx, "a batch was not promoted, and is divided", "jobs", len(c.jobs), "error", err)
 	month := isNoPartition(err)
 	if month {
-		if _, err := partition.Keep(ctx, p.store.queries(), partition.Ahead, now); err != nil {
+		if _, err := partition.Keep(ctx, p.store.queries(), p.c.Spans.Now(), partition.Ahead, now); err != nil {
 			p.c.Log.ErrorContext(ctx, "partitions not made", "error", err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -129,7 +130,7 @@ func TestBackfillsWaitForRoom(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	j := b.create(t, func(s *job.Spec) { s.CronExpression = "0 0 * * *" })
-	store := backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Months: func() int { return 12 }})
+	store := backfill.NewStore(open(t, b.database.URL, postgres.API), backfill.Config{Kept: func() partition.Term { return partition.Term{Months: 12} }})
 	to := clock.Now().Truncate(24 * time.Hour)
 	request := backfill.Request{From: to.AddDate(0, 0, -5), To: to, RatePerMinute: 6000}
 	made, _, err := store.Create(t.Context(), b.who, j.ID, request, idempotency.Key{})

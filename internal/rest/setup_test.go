@@ -52,6 +52,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/output"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
@@ -154,7 +155,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	if _, err := b.engine.Pool().Exec(t.Context(), "SELECT create_job_executions_partition(now())"); err != nil {
 		t.Fatal(err)
 	}
-	b.jobs, b.executions, b.backfills = job.NewStore(b.db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(b.db, execution.Config{}), backfill.NewStore(b.db, backfill.Config{Months: func() int { return 13 }})
+	b.jobs, b.executions, b.backfills = job.NewStore(b.db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(b.db, execution.Config{}), backfill.NewStore(b.db, backfill.Config{Kept: func() partition.Term { return partition.Term{Months: 13} }})
 	now := func() time.Time { return b.now }
 	tokens, err := identity.NewTokens(identity.Config{Secret: secret, Issuer: issuer, Audience: "scheduler", Clock: now})
 	if err != nil {

@@ -27,6 +27,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/objective"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
@@ -130,7 +131,7 @@ func TestAnothersThingsAreAskedForInTheSameWords(t *testing.T) {
 	}
 	t.Cleanup(db.Close)
 	deps := b.deps
-	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(db, execution.Config{}), backfill.NewStore(db, backfill.Config{Months: func() int { return 13 }})
+	deps.Jobs, deps.Executions, deps.Backfills = job.NewStore(db, job.Config{Keys: b.keys, Changed: rest.ChangedFields}), execution.NewStore(db, execution.Config{}), backfill.NewStore(db, backfill.Config{Kept: func() partition.Term { return partition.Term{Months: 13} }})
 	deps.Calendars, deps.Secrets, deps.Tenants = calendar.NewStore(db, job.Reschedule), secrets.NewStore(db, b.keys), tenant.NewStore(db, true)
 	deps.Breakers, deps.Objectives = breaker.NewStore(db), objective.NewStore(db)
 	deps.Monitors, deps.Pings = monitor.NewStore(db), newDesk(t, open(t, address, postgres.Engine))

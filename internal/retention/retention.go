@@ -1,7 +1,6 @@
 // Package retention removes what is too old to be kept.
 //
-// It owns what goes when: whole months of executions by dropping their
-// partitions, and after them, in bounded batches, what only those executions
+// It owns what goes when: whole partitions of executions, and after them, in bounded batches, what only those executions
 // needed (their roll-ups, dead letters, job versions, deleted jobs, finished backfills), and what has a life of
 // its own (the output of executions, idempotency keys, dead workers,
 // the history of metrics, the audit log, messages of notifications). It refuses to delete single
@@ -39,9 +38,8 @@ const (
 type Config struct {
 	DB  *postgres.DB // acting as postgres.Engine
 	Log *slog.Logger
-	// Months is how many calendar months of executions are kept beside the current
-	// one; 1 and more.
-	Months int
+	// Executions is how long these are kept.
+	Executions partition.Term
 	// MetricDays is for how many days the history of metrics is kept; 1 and more.
 	MetricDays int
 	// OutputDays is for how many days the output of executions is kept; 0: as long as the
@@ -102,7 +100,7 @@ type Report struct {
 	Deliveries      int // messages of notifications
 	JobFailures     int // and durations of jobs, that nobody is told of
 	MonitorRuns     int // runs of monitors, and times when none could be stored
-	DeadLetters     int // of executions whose months went, and replays from before
+	DeadLetters     int // of executions that went, and replays from before
 }
 
 // Pass removes what is too old at now, until nothing is left or its budget is
@@ -141,10 +139,10 @@ func (k *Keeper) Pass(ctx context.Context, now time.Time) (r Report, err error) 
 	return r, errors.Join(append(failed, months, k.fleet.Forget(ctx, now))...)
 }
 
-// retire removes whole months of executions.
+// retire removes whole partitions of executions.
 func (k *Keeper) retire(ctx context.Context, now time.Time, r *Report) (err error) {
 	q := k.store.queries()
-	if r.Kept, err = partition.Kept(ctx, q, k.c.Months, now); err != nil {
+	if r.Kept, err = partition.Kept(ctx, q, k.c.Executions, now); err != nil {
 		return err
 	}
 	var done bool
@@ -153,8 +151,8 @@ func (k *Keeper) retire(ctx context.Context, now time.Time, r *Report) (err erro
 	return err
 }
 
-// kinds are what is removed row by row. Where it is not known which month is the
-// oldest that is kept, nothing goes that depends on it.
+// kinds are what is removed row by row. Where it is not known from when on
+// executions are kept, nothing goes that depends on it.
 func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 	s, fine, coarse := k.store, at.Add(-fineMetrics), at.AddDate(0, 0, -k.c.MetricDays)
 	all := []kind{
@@ -231,7 +229,7 @@ func (k *Keeper) trimAudit(ctx context.Context, before time.Time, b batch) (remo
 
 // Passes is what a process that removes old rows does again and again.
 func (k *Keeper) Passes() []loop.Pass {
-	// Often enough for what is kept for months, and soon enough where a partition
+	// Often enough for what is kept for days, and soon enough where a partition
 	// was in use.
 	return []loop.Pass{{Name: lease.Retention, Every: 15 * time.Minute, Leased: true, Do: k.remove}}
 }

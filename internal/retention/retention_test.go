@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/retention"
@@ -104,7 +105,7 @@ func (b *bundle) history(months int) {
 func (b *bundle) keeper(months int) *retention.Keeper { return b.bounded(months, time.Hour) }
 
 func (b *bundle) bounded(months int, budget time.Duration) *retention.Keeper {
-	return retention.New(retention.Config{DB: b.db, Months: months, MetricDays: 14, Budget: budget})
+	return retention.New(retention.Config{DB: b.db, Executions: partition.Term{Months: months}, MetricDays: 14, Budget: budget})
 }
 
 func (b *bundle) pass(months int) retention.Report {
@@ -171,7 +172,7 @@ func TestTheYoungestMonthsStayWhateverIsAsked(t *testing.T) {
 	}
 	for _, sql := range []string{
 		"SELECT detach_job_executions_partition(now())", "SELECT detach_job_executions_partition('infinity')",
-		"SELECT detach_job_executions_partition(date_trunc('month', now(), 'UTC'))",
+		"SELECT detach_job_executions_partition(date_trunc('day', now(), 'UTC') - interval '6 days')",
 		"ALTER TABLE job_executions DETACH PARTITION " + b.name(1), "DROP TABLE " + b.name(1), "TRUNCATE " + b.name(1),
 	} {
 		if _, err := engine.Exec(t.Context(), sql); err == nil {

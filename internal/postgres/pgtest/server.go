@@ -263,7 +263,7 @@ func (s *server) build(ctx context.Context, conn *pgx.Conn, name string) error {
 	if _, err := postgres.Migrate(ctx, ownerURL, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
-	if _, err := partition.Prepare(ctx, ownerURL, partition.Ahead); err != nil {
+	if _, err := partition.Prepare(ctx, ownerURL, partition.Month, partition.Ahead); err != nil {
 		return err
 	}
 	if err := postgres.EnsureLogin(ctx, ownerURL, s.url(unfinished, s.login)); err != nil {

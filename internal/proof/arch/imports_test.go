@@ -55,7 +55,7 @@ lease                | clock db:store.go fault postgres telemetry |  |  |
 loop                 | clock fault lease telemetry |  | prometheus sync |
 tenant               | clock db:store.go fault postgres |  |  |
 tenant/hosts         | clock db:store.go postgres |  |  |
-partition            | db:store.go postgres |  |  |
+partition            | clock db:store.go postgres |  |  |
 fleet                | db:store.go postgres |  |  |
 settled              | clock db:store.go postgres |  |  |
 statistics/collect   | clock db:store.go fault lease loop postgres settled statistics/rollup |  |  |
@@ -90,7 +90,7 @@ calendar             | db:store.go fault idempotency postgres postgres/columns s
 job                  | calendar db:store.go dispatch fault fault/suggest idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
 job/schedules        | calendar job postgres schedule |  |  |
 forecast             | calendar clock db:store.go job period postgres schedule tenant |  |  |
-execution            | clock db:store.go deadletter dispatch fault idempotency job job/keytemplate postgres postgres/columns secret tenant |  |  |
+execution            | clock db:store.go deadletter dispatch fault idempotency job job/keytemplate partition postgres postgres/columns secret tenant |  |  |
 trace/root           | clock execution tenant trace |  |  |
 deadletter/replay    | clock db:store.go deadletter execution fault idempotency loop postgres postgres/columns telemetry tenant |  |  |
 backfill             | calendar db:store.go dispatch execution fault idempotency job partition postgres postgres/columns schedule secret tenant |  |  |

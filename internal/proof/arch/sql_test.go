@@ -123,7 +123,7 @@ var crossTenant = map[string]string{
 
 	"CountActiveExecutions": "the service's gauges",
 	"CountDueSoon":          "the service's gauges",
-	"CreatePartition":       "partition maintenance",
+	"MakePartition":         "partition maintenance",
 	"DetachPartition":       "retention",
 	"DropPartition":         "retention",
 	"DeleteOldJobs":         "retention",
