@@ -133,7 +133,7 @@ func (c *cache) compile(one *compiling, setup wire.Program, key string, module [
 		return
 	}
 	setup.Compile, setup.CacheDir = true, dir
-	_, one.failure, one.err = start(c.life, setup, module)
+	_, one.failure, one.err = start(c.life, setup, module, false)
 	if one.err == nil && one.failure == nil {
 		if err := os.Rename(dir, filepath.Join(c.root, key)); err == nil {
 			c.trim()

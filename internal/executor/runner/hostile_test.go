@@ -122,6 +122,13 @@ func TestWhoCostARunnerStartsTheNext(t *testing.T) {
 	run(1, small)
 	run(2, small)
 	count(2, "both have run again")
+	var niceness []string
+	for _, fields := range children(t) {
+		niceness = append(niceness, fields[16])
+	}
+	if slices.Sort(niceness); !slices.Contains(niceness, "19") || !slices.Contains(niceness, "5") {
+		t.Errorf("the runners have niceness %v, want 19 of the one whose tenant cost a runner and 5 of the other", niceness)
+	}
 	run(2, small)
 	run(3, small)
 	count(2, "each has a warm one")

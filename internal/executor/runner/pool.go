@@ -81,7 +81,7 @@ func (p *Pool) Run(ctx context.Context, tenant uuid.UUID, program Program, task 
 	}
 	if one == nil {
 		var failure *wire.Failure
-		if one, failure, err = p.begin(ctx, program); err != nil || failure != nil {
+		if one, failure, err = p.begin(ctx, tenant, program); err != nil || failure != nil {
 			p.give(tenant, nil, need(program))
 			return wire.End{Failure: failure}, err
 		}
@@ -113,8 +113,8 @@ func (p *Pool) Waiting() int {
 
 func need(program Program) int64 { return program.Memory + overhead }
 
-// begin starts a runner for a program.
-func (p *Pool) begin(ctx context.Context, program Program) (*process, *wire.Failure, error) {
+// begin starts a runner of a program for a tenant.
+func (p *Pool) begin(ctx context.Context, tenant uuid.UUID, program Program) (*process, *wire.Failure, error) {
 	setup := wire.Program{Script: program.Key == "", Memory: uint64(program.Memory)}
 	var module []byte
 	if !setup.Script {
@@ -128,7 +128,10 @@ func (p *Pool) begin(ctx context.Context, program Program) (*process, *wire.Fail
 	if setup.CacheDir, failure, err = p.cache.dir(ctx, setup, program.Key, module); err != nil || failure != nil {
 		return nil, failure, err
 	}
-	one, failure, err := start(ctx, setup, module)
+	p.mu.Lock()
+	last := p.charged(tenant)
+	p.mu.Unlock()
+	one, failure, err := start(ctx, setup, module, last)
 	if one != nil {
 		one.key, one.need = program.Key, need(program)
 	}
@@ -157,7 +160,7 @@ func (p *Pool) Check(ctx context.Context, tenant uuid.UUID, program Program) (*w
 		return failure, err
 	}
 	setup.Compile = true
-	_, failure, err = start(ctx, setup, module)
+	_, failure, err = start(ctx, setup, module, false)
 	return failure, err
 }
 
@@ -228,6 +231,13 @@ func (p *Pool) next() {
 	}
 }
 
+// charged says whether a run of a tenant has cost a runner of late. The caller holds the
+// lock.
+func (p *Pool) charged(tenant uuid.UUID) bool {
+	at, ok := p.cost[tenant]
+	return ok && at.Elapsed() < chargedFor
+}
+
 // charge notes that a run of a tenant cost a runner.
 func (p *Pool) charge(tenant uuid.UUID) {
 	p.mu.Lock()
@@ -243,10 +253,10 @@ func (p *Pool) charge(tenant uuid.UUID) {
 // otherwise take the one that another tenant keeps warm, whose next run would wait for a
 // start.
 func (p *Pool) find(t *turn) (one *process, ok bool) {
-	at, charged := p.cost[t.tenant]
-	charged = charged && at.Elapsed() < chargedFor && p.taken+t.need <= p.c.Memory
+	charged := p.charged(t.tenant)
+	apart := charged && p.taken+t.need <= p.c.Memory
 	for i, one := range slices.Backward(p.idle) {
-		if one.key == t.key && (!charged || one.tenant == t.tenant) && one.expiry.Stop() {
+		if one.key == t.key && one.last == charged && (!apart || one.tenant == t.tenant) && one.expiry.Stop() {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			return one, true
 		}

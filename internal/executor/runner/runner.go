@@ -51,7 +51,6 @@ const entryName = "runner"
 // Entries are the entries that this binary has to hand to sandbox.Main.
 func Entries() map[string]sandbox.Entry {
 	return map[string]sandbox.Entry{entryName: func([]*os.File) int {
-		guest.Lower()
 		if err := guest.Serve(os.Stdin, os.Stdout); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1
@@ -72,6 +71,7 @@ type Host interface {
 type process struct {
 	key     string
 	tenant  uuid.UUID // of its last run
+	last    bool      // it gets what others leave of the processors
 	need    int64
 	sandbox *sandbox.Process
 	in, out *os.File
@@ -110,17 +110,18 @@ func follow(r *os.File) *tail {
 }
 
 // start starts a process and waits until it can run its program. The failure says what is
-// wrong with a tenant's module.
-func start(ctx context.Context, setup wire.Program, module []byte) (p *process, failure *wire.Failure, err error) {
+// wrong with a tenant's module. One that comes last gets what others leave of the processors.
+func start(ctx context.Context, setup wire.Program, module []byte, last bool) (p *process, failure *wire.Failure, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
-	p, err = launch(ctx, setup)
+	p, err = launch(ctx, setup, last)
 	if err != nil {
 		return nil, nil, err
 	}
 	stop := context.AfterFunc(ctx, p.sandbox.Kill)
 	defer stop()
 	failure, err = p.ready(setup, module)
+	p.lower() // the threads that it has begun meanwhile
 	if err != nil {
 		failure, err = p.died(ctx, err)
 		p.end()
@@ -134,7 +135,11 @@ func start(ctx context.Context, setup wire.Program, module []byte) (p *process, 
 }
 
 // launch starts the process itself.
-func launch(ctx context.Context, setup wire.Program) (*process, error) {
+func launch(ctx context.Context, setup wire.Program, last bool) (*process, error) {
+	threads := "GOMAXPROCS=2"
+	if last {
+		threads = "GOMAXPROCS=1"
+	}
 	var files []*os.File
 	closeAll := func() {
 		for _, file := range files {
@@ -150,7 +155,7 @@ func launch(ctx context.Context, setup wire.Program) (*process, error) {
 		files = append(files, r, w)
 	}
 	spec := sandbox.Spec{
-		Entry: entryName, Env: []string{"GOMAXPROCS=2", "GOTRACEBACK=none"},
+		Entry: entryName, Env: []string{threads, "GOTRACEBACK=none"},
 		Stdin: files[0], Stdout: files[3], Stderr: files[5],
 		Limits: sandbox.Limits{Memory: setup.Memory + headroom, OpenFiles: 64},
 	}
@@ -170,7 +175,9 @@ func launch(ctx context.Context, setup wire.Program) (*process, error) {
 		_ = files[theirs].Close() // the process has its own
 	}
 	spare(started.PID())
-	return &process{sandbox: started, in: files[1], out: files[2], tail: follow(files[4]), cpu: spec.Limits.CPU}, nil
+	p := &process{last: last, sandbox: started, in: files[1], out: files[2], tail: follow(files[4]), cpu: spec.Limits.CPU}
+	p.lower()
+	return p, nil
 }
 
 // spare has the kernel end a runner, rather than anything else here, where memory is short.
