@@ -22,7 +22,7 @@ room AS MATERIALIZED (
 pool AS (
     SELECT m.tenant_id, f.priority, f.job_type FROM room m CROSS JOIN LATERAL (
         SELECT e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id = m.tenant_id ORDER BY e.priority, e.job_type LIMIT 1
-    ) f WHERE m.free > 0
+    ) f WHERE m.free > 0 AND cardinality($4::text[]) IS DISTINCT FROM 0
     UNION ALL
     SELECT w.tenant_id, f.priority, f.job_type FROM pool w CROSS JOIN LATERAL (
         SELECT e.priority, e.job_type FROM active_executions e
@@ -40,8 +40,8 @@ limited AS (
     ) f
 ),
 lines AS MATERIALIZED (
-    SELECT w.pooled, w.tenant_id, w.job_type, w.priority, least(m.free, $4::int) AS free, f.free_type, least(m.free, f.free_type, $4::int) AS most
-    FROM (SELECT true AS pooled, p.tenant_id, p.job_type, p.priority FROM pool p
+    SELECT w.pooled, w.tenant_id, w.job_type, w.priority, least(m.free, $5::int) AS free, f.free_type, least(m.free, f.free_type, $5::int) AS most
+    FROM (SELECT true AS pooled, p.tenant_id, p.job_type, p.priority FROM pool p WHERE $4::text[] IS NULL OR p.job_type = ANY ($4::text[])
           UNION ALL SELECT false, l.tenant_id, l.job_type, l.priority FROM limited l) w
     JOIN room m ON m.tenant_id = w.tenant_id
     CROSS JOIN LATERAL (SELECT coalesce((m.max_running_by_type->>w.job_type)::int - coalesce((m.running_by_type->>w.job_type)::int, 0), 1000000) AS free_type) f
@@ -53,7 +53,7 @@ front AS MATERIALIZED (
         SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
           AND e.available_at <= (SELECT at FROM clock)
-        ORDER BY e.available_at LIMIT $5::int
+        ORDER BY e.available_at LIMIT $6::int
     ) o
     WHERE NOT l.pooled
 ),
@@ -91,7 +91,7 @@ ranked AS (
 SELECT r.id, r.priority::smallint AS priority FROM ranked r WHERE r.nth <= r.free
 UNION
 SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
-FROM (SELECT unnest($6::uuid[]) AS tenant_id, unnest($7::text[]) AS key) freed
+FROM (SELECT unnest($7::uuid[]) AS tenant_id, unnest($8::text[]) AS key) freed
 CROSS JOIN clock CROSS JOIN LATERAL next_for_key(freed.tenant_id, freed.key, '{}', true, clock.at) n
 WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = freed.tenant_id AND c.suspended)
 `
@@ -100,6 +100,7 @@ type ListNextExecutionsParams struct {
 	Now          *time.Time
 	MaxRunning   int32
 	TenantIds    []uuid.UUID
+	LeftTypes    []string
 	Most         int32
 	WindowSize   int32
 	KeyTenantIds []uuid.UUID
@@ -118,7 +119,8 @@ type ListNextExecutionsRow struct {
 // live worker runs.
 // It steps through a tenant's backlog by type and priority: in the pool, where
 // everything stands that a limit of its tenant left behind (index
-// active_executions_pool), and among the executions that wait for a slot or key
+// active_executions_pool), there only those of types that the caller leaves to others,
+// if it says so, and among the executions that wait for a slot or key
 // (active_executions_turn_lines). Of each type and priority it reads as many as may
 // be named, and of the latter window_size: one that could start and stands behind so
 // many that cannot is found by ListUnblockedExecutions.
@@ -130,6 +132,7 @@ func (q *Queries) ListNextExecutions(ctx context.Context, arg ListNextExecutions
 		arg.Now,
 		arg.MaxRunning,
 		arg.TenantIds,
+		arg.LeftTypes,
 		arg.Most,
 		arg.WindowSize,
 		arg.KeyTenantIds,

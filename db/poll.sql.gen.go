@@ -88,7 +88,7 @@ cancelling AS MATERIALIZED (
     SELECT o.tenant_id, min(o.requested_at) - interval '5 seconds' AS since FROM cancellations o GROUP BY o.tenant_id
 ),
 lines AS MATERIALIZED (
-    SELECT t.tenant_id, t.priority, t.job_type, p.seen, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
+    SELECT t.tenant_id, t.priority, t.job_type, p.seen, r.room, (SELECT c.since FROM cancelling c WHERE c.tenant_id = t.tenant_id) AS since
     FROM step t CROSS JOIN LATERAL (
         SELECT count(*) AS seen FROM (
             SELECT 1 FROM active_executions e
@@ -96,18 +96,18 @@ lines AS MATERIALIZED (
               AND e.available_at <= (SELECT at FROM clock)
             LIMIT 8
         ) few
-    ) p
-    WHERE p.seen > 0 AND t.job_type <> ALL ($5::text[])
-      AND NOT EXISTS (
-          SELECT 1 FROM running_totals c LEFT JOIN tenants f ON f.id = c.tenant_id
-          WHERE c.tenant_id = t.tenant_id
-            AND (c.suspended
-                 -- Counted only where there is a limit.
-                 OR CASE WHEN coalesce(f.max_running, nullif($6::int, 0)) IS NOT NULL
-                         THEN c.running >= coalesce(f.max_running, nullif($6::int, 0)) ELSE false END
-                 OR CASE WHEN f.max_running_by_type->>t.job_type IS NOT NULL
-                         THEN coalesce((c.running_by_type->>t.job_type)::int, 0) >= (f.max_running_by_type->>t.job_type)::int ELSE false END)
-      )
+    ) p CROSS JOIN LATERAL (
+        -- Counted only where there is a limit.
+        SELECT coalesce((
+            SELECT CASE WHEN c.suspended THEN 0 ELSE least(
+                CASE WHEN coalesce(f.max_running, nullif($5::int, 0)) IS NOT NULL
+                     THEN coalesce(f.max_running, nullif($5::int, 0)) - c.running END,
+                CASE WHEN f.max_running_by_type->>t.job_type IS NOT NULL
+                     THEN (f.max_running_by_type->>t.job_type)::int - coalesce((c.running_by_type->>t.job_type)::int, 0) END) END
+            FROM running_totals c LEFT JOIN tenants f ON f.id = c.tenant_id
+            WHERE c.tenant_id = t.tenant_id), 1000000) AS room
+    ) r
+    WHERE p.seen > 0 AND t.job_type <> ALL ($6::text[]) AND r.room > 0
 ),
 depth AS MATERIALIZED (SELECT greatest(8, (SELECT c.wanted + $7::int FROM clock c) / greatest(count(*), 1)) AS most FROM lines l WHERE l.seen = 8),
 found AS (
@@ -118,7 +118,7 @@ found AS (
         WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
           AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
         ORDER BY e.available_at
-        LIMIT (SELECT d.most FROM depth d)
+        LIMIT (SELECT least(d.most, l.room + $7::int) FROM depth d)
         FOR UPDATE SKIP LOCKED
     ) w
     WHERE l.since IS NULL
@@ -168,8 +168,8 @@ type ListPooledExecutionsParams struct {
 	BatchSize   int32
 	AfterTenant uuid.UUID
 	Lines       int32
-	LeftTypes   []string
 	MaxRunning  int32
+	LeftTypes   []string
 	Spread      int32
 	BusyTenants []uuid.UUID
 	BusyRuns    []int32
@@ -195,7 +195,9 @@ type ListPooledExecutionsRow struct {
 // Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
 // each step of priority counts as ten seconds of waiting.
 // A line gives what a few lines can use: 8 where many are short, all that is
-// wanted where one is long.
+// wanted where one is long, and never more than the limits of its tenant leave room for:
+// a tenant at its limit has room for one or two at a time, and the rows would be locked,
+// offered and given back for each.
 // While executions of a tenant are being cancelled, its lines may hold nothing
 // else for long. A poll reads the first thousand of such a line and the first
 // thousand made since, and returns those that are not being cancelled.
@@ -209,8 +211,8 @@ func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecut
 		arg.BatchSize,
 		arg.AfterTenant,
 		arg.Lines,
-		arg.LeftTypes,
 		arg.MaxRunning,
+		arg.LeftTypes,
 		arg.Spread,
 		arg.BusyTenants,
 		arg.BusyRuns,

@@ -6,7 +6,8 @@
 -- live worker runs.
 -- It steps through a tenant's backlog by type and priority: in the pool, where
 -- everything stands that a limit of its tenant left behind (index
--- active_executions_pool), and among the executions that wait for a slot or key
+-- active_executions_pool), there only those of types that the caller leaves to others,
+-- if it says so, and among the executions that wait for a slot or key
 -- (active_executions_turn_lines). Of each type and priority it reads as many as may
 -- be named, and of the latter window_size: one that could start and stands behind so
 -- many that cannot is found by ListUnblockedExecutions.
@@ -21,7 +22,7 @@ room AS MATERIALIZED (
 pool AS (
     SELECT m.tenant_id, f.priority, f.job_type FROM room m CROSS JOIN LATERAL (
         SELECT e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id = m.tenant_id ORDER BY e.priority, e.job_type LIMIT 1
-    ) f WHERE m.free > 0
+    ) f WHERE m.free > 0 AND cardinality(@left_types::text[]) IS DISTINCT FROM 0
     UNION ALL
     SELECT w.tenant_id, f.priority, f.job_type FROM pool w CROSS JOIN LATERAL (
         SELECT e.priority, e.job_type FROM active_executions e
@@ -40,7 +41,7 @@ limited AS (
 ),
 lines AS MATERIALIZED (
     SELECT w.pooled, w.tenant_id, w.job_type, w.priority, least(m.free, @most::int) AS free, f.free_type, least(m.free, f.free_type, @most::int) AS most
-    FROM (SELECT true AS pooled, p.tenant_id, p.job_type, p.priority FROM pool p
+    FROM (SELECT true AS pooled, p.tenant_id, p.job_type, p.priority FROM pool p WHERE @left_types::text[] IS NULL OR p.job_type = ANY (@left_types::text[])
           UNION ALL SELECT false, l.tenant_id, l.job_type, l.priority FROM limited l) w
     JOIN room m ON m.tenant_id = w.tenant_id
     CROSS JOIN LATERAL (SELECT coalesce((m.max_running_by_type->>w.job_type)::int - coalesce((m.running_by_type->>w.job_type)::int, 0), 1000000) AS free_type) f

@@ -299,7 +299,7 @@ func (d *Desk) announce(ctx context.Context, verdicts []dispatch.Verdict, priori
 		}
 		freed = append(freed, v.Freed)
 	}
-	next, err := d.dispatch.Next(ctx, time.Time{}, freed)
+	next, err := d.dispatch.Next(ctx, time.Time{}, freed, false)
 	if err != nil {
 		d.c.Log.DebugContext(ctx, "who is next is not known; a poll finds it", "error", err)
 		return

@@ -41,11 +41,15 @@ func NewStore(db *postgres.DB, c Config) *Store {
 
 func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
-// Next lists executions that may start now that runs ended. A zero now means the
-// database's clock.
-func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed) ([]Waiting, error) {
+// Next lists executions that may start now that runs ended. Of those in the pool, which a
+// limit of their tenant left behind, a caller that polls itself wants only those that its
+// polls leave to others. A zero now means the database's clock.
+func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed, polls bool) ([]Waiting, error) {
 	p := db.ListNextExecutionsParams{
 		Now: postgres.At(now), MaxRunning: s.maxRunning(), WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+	}
+	if polls {
+		p.LeftTypes = s.leftTypes
 	}
 	seen := map[uuid.UUID]bool{uuid.Nil: true}
 	for _, f := range ends {

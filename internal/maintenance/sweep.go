@@ -172,7 +172,7 @@ func (m *Maintainer) reassigned(ctx context.Context, now time.Time, rows []dispa
 		}
 	}
 	report.Reclaimed += len(rows)
-	next, err := m.dispatch.Next(ctx, now, ended)
+	next, err := m.dispatch.Next(ctx, now, ended, false)
 	m.hints.Send(ctx, append(again, next...))
 	return err
 }

@@ -99,10 +99,11 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.Verdict) {
 	byID := make(map[uuid.UUID]dispatch.Verdict, len(verdicts))
 	var a announcement
+	room := false
 	for _, v := range verdicts {
 		byID[v.ID] = v
 		if v.Freed != (dispatch.Freed{}) {
-			a.freed = append(a.freed, v.Freed)
+			a.freed, room = append(a.freed, v.Freed), room || v.Freed.Tenant != uuid.Nil
 		}
 	}
 	for _, e := range batch {
@@ -127,6 +128,9 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		}
 	}
 	w.wake() // slots are free
+	if room {
+		w.callAtOnce()
+	}
 	if len(a.next)+len(a.freed) > 0 {
 		w.announce(a)
 	}

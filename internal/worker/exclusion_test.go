@@ -14,9 +14,9 @@ import (
 )
 
 // handedOn runs executions on two workers that are told of all of them once;
-// after that only the hints that the workers themselves send keep it going. It
-// answers how many ran at once.
-func (b *bundle) handedOn(ids []uuid.UUID) int64 {
+// after that only the hints that the workers themselves send, and their polls if they
+// poll, keep it going. It answers how many ran at once.
+func (b *bundle) handedOn(ids []uuid.UUID, polls bool) int64 {
 	b.t.Helper()
 	var now, most atomic.Int64
 	b.run = func(context.Context, executor.Run) executor.Outcome {
@@ -26,7 +26,14 @@ func (b *bundle) handedOn(ids []uuid.UUID) int64 {
 		now.Add(-1)
 		return executor.Outcome{}
 	}
-	workers := []member{b.start(func(c *worker.Config) { c.Slots = 50 }), b.start(func(c *worker.Config) { c.Slots = 50 })}
+	loop := func(*worker.Worker, context.Context) error { return nil }
+	if polls {
+		loop = func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) }
+	}
+	var workers []member
+	for range 2 {
+		workers = append(workers, b.startWith(func(c *worker.Config) { c.Slots = 50 }, loop))
+	}
 	for _, w := range workers {
 		go func() { _ = w.Handle(b.t.Context(), "low", ids) }()
 	}
@@ -61,7 +68,7 @@ func TestRunsOfOneKeyExcludeOneAnother(t *testing.T) {
 			ids = append(ids, b.again(first.JobID).ID)
 		}
 	}
-	if most := b.handedOn(ids); most != 1 {
+	if most := b.handedOn(ids, false); most != 1 {
 		t.Errorf("%d ran at once, want one", most)
 	}
 }
@@ -74,7 +81,7 @@ func TestPlacesOfATenantAreHandedOn(t *testing.T) {
 	for range 10 {
 		ids = append(ids, b.pending(nil).ID, b.pending(func(s *job.Spec) { s.Overlap = job.OverlapAllow }).ID)
 	}
-	if most := b.handedOn(ids); most > 2 {
+	if most := b.handedOn(ids, true); most > 2 {
 		t.Errorf("%d ran at once, want at most two", most)
 	}
 }
@@ -87,7 +94,7 @@ func TestPlacesOfATypeAreHandedOn(t *testing.T) {
 	for range 10 {
 		ids = append(ids, b.pending(nil).ID)
 	}
-	if most := b.handedOn(ids); most != 1 {
+	if most := b.handedOn(ids, true); most != 1 {
 		t.Errorf("%d ran at once, want one", most)
 	}
 }

@@ -202,6 +202,18 @@ func (w *Worker) tryHere(ids []uuid.UUID) {
 // Wake calls for a poll: somebody pooled executions without a hint.
 func (w *Worker) Wake() { w.wake() }
 
+// callAtOnce calls for a poll that does not rest before: an end here made room under the
+// limit of a tenant, and what waits for that is in the pool. Each worker polls for the room
+// that it made, in turn. When all named the next in line to each other instead, several
+// claimed the same executions: 16 workers drained the backlog of a tenant at its limit at
+// half the rate of one.
+func (w *Worker) callAtOnce() {
+	select {
+	case w.roomMade <- struct{}{}:
+	default:
+	}
+}
+
 // wake calls for a poll.
 func (w *Worker) wake() {
 	select {
@@ -229,18 +241,33 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 	defer w.hintless.Store(false)
 	s := &poller{worker: w, wait: pollMin}
 	for ctx.Err() == nil {
-		rest, wait := s.round(ctx)
-		clock.Sleep(ctx, rest) // a call that comes meanwhile is heard after it
-		timer := time.NewTimer(wait - rest)
-		select {
-		case <-timer.C:
-		case <-w.woken:
-			s.idle = false
-		case <-ctx.Done():
+		least, rest, wait := s.round(ctx)
+		clock.Sleep(ctx, least)
+		// A call that comes in the rest is heard after it.
+		if !s.called(ctx, rest-least, nil) {
+			s.called(ctx, wait-rest, w.woken)
 		}
-		timer.Stop()
 	}
 	return nil
+}
+
+// called waits, and says whether a poll is called for meanwhile: by woken, or because
+// room was made.
+func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan struct{}) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-s.worker.roomMade:
+		s.worker.pooled = true
+		clear(s.worker.refused)
+	case <-woken:
+	case <-timer.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	s.idle = false
+	return true
 }
 
 // poller is what PollLoop knows from one round to the next.
@@ -270,9 +297,9 @@ func (s *poller) askWhetherIdle(ctx context.Context) error {
 	return err
 }
 
-// round polls, and returns how long to rest and when to poll again if nobody calls
-// before.
-func (s *poller) round(ctx context.Context) (rest, wait time.Duration) {
+// round polls, and returns how long no call at all is heard, how long only one for room that
+// was made, and when to poll again if nobody calls before.
+func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	w := s.worker
 	s.noteHints(ctx)
 	err := s.poolHinted(ctx)
@@ -280,7 +307,7 @@ func (s *poller) round(ctx context.Context) (rest, wait time.Duration) {
 		err = s.askWhetherIdle(ctx)
 	}
 	if err == nil && s.idle {
-		return pollMin, pollMax
+		return 0, pollMin, pollMax
 	}
 	var seen pollResult
 	if err == nil {
@@ -294,16 +321,17 @@ func (s *poller) round(ctx context.Context) (rest, wait time.Duration) {
 		if ctx.Err() == nil {
 			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
-		return pollAfterError, pollAfterError
+		return pollAfterError, pollAfterError, pollAfterError
 	case seen.more:
-		return pollNow, pollNow
+		return pollNow, pollNow, pollNow
 	case seen.won > 0 || seen.full:
 		s.wait = pollMin
 	default:
 		s.wait = min(max(2*s.wait, pollMin), pollMax)
 	}
-	rest = max(min(s.wait, s.quietTime(seen)), pollRest*seen.asked)
-	return rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
+	least = pollRest * seen.asked
+	rest = max(min(s.wait, s.quietTime(seen)), least)
+	return least, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
 }
 
 // quietTime is how long no call is heard after a poll.

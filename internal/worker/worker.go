@@ -130,6 +130,7 @@ type Worker struct {
 	takingSlots chan struct{}  // held by the hint that takes slots
 	next        chan uuid.UUID // for the next Poll: executions that may start now
 	woken       chan struct{}  // somebody calls for a poll
+	roomMade    chan struct{}  // and at once: a tenant's limit has room for others
 	hintless    atomic.Bool    // no hints come
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
@@ -168,7 +169,7 @@ func New(c Config) *Worker {
 		claims:      newBatch[claimRequest](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
 		output:      output.NewWriter(c.DB, c.Metrics, c.Log),
 		takingSlots: make(chan struct{}, 1),
-		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
+		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), roomMade: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
 	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
 	w.outcomes.size, w.outcomes.most = ended.size, completeBytes

@@ -43,6 +43,7 @@ func measurements() []measurement {
 		{"burst", burst},
 		{"drain", drain},
 		{"fleet", drainByFleets},
+		{"limited", drainAtLimit},
 		{"promotion", promotion},
 		{"neighbour", besideBacklogs},
 		{"idle", idle},

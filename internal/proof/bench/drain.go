@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // drain lets executions wait while no worker runs, and measures from the
@@ -91,10 +92,19 @@ func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
 	for _, workers := range s.Fleets {
 		var all []row
 		for range s.Repeats {
-			one, err := s.drainByFleet(ctx, workers)
+			var jobs []uuid.UUID
+			for i := range s.tenants {
+				one, err := s.sleeper(ctx, i, 0, 0)
+				if err != nil {
+					return rows, err
+				}
+				jobs = append(jobs, one)
+			}
+			one, err := s.drainByFleet(ctx, workers, jobs, fleetSize)
 			if err != nil {
 				return rows, fmt.Errorf("%d workers: %w", workers, err)
 			}
+			one.what = fmt.Sprintf("%d in the pool at once, drained by %d worker(s)", fleetSize, workers)
 			all = append(all, one)
 		}
 		rows = append(rows, median(all, func(a, b row) int { return cmp.Compare(a.perSecond, b.perSecond) }))
@@ -102,16 +112,43 @@ func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
 	return rows, nil
 }
 
-func (s *stack) drainByFleet(ctx context.Context, workers int) (r row, err error) {
-	s.say("draining %d executions with %d workers", fleetSize, workers)
-	var jobs []uuid.UUID
-	for i := range s.tenants {
-		one, err := s.sleeper(ctx, i, 0, 0)
-		if err != nil {
-			return row{}, err
-		}
-		jobs = append(jobs, one)
+// Of a tenant that may run atLimit executions at once limitedSize wait, each of which
+// takes limitedTime: atLimit / limitedTime a second is all that its limit allows.
+const (
+	atLimit     = 40
+	limitedSize = 8_000
+	limitedTime = 50 * time.Millisecond
+)
+
+// drainAtLimit drains the backlog of one tenant that is at its limit all the while, by
+// fleets of several sizes: what it costs to hand a place from one execution to the next.
+func drainAtLimit(ctx context.Context, s *stack) (rows []row, err error) {
+	platform, most, limited := tenant.NewStore(s.api, true), atLimit, uuid.New()
+	made, err := platform.Create(ctx, limited, tenant.Spec{Name: "limited", Limits: tenant.Limits{MaxRunning: &most}})
+	if err != nil {
+		return nil, err
 	}
+	s.tenants = append(s.tenants, tenant.Actor{TenantID: made.ID, Subject: "bench"})
+	defer func() { s.tenants = s.tenants[:len(s.tenants)-1] }()
+	for _, workers := range s.Fleets {
+		job, err := s.sleeper(ctx, len(s.tenants)-1, 0, limitedTime)
+		if err != nil {
+			return rows, err
+		}
+		one, err := s.drainByFleet(ctx, workers, []uuid.UUID{job}, limitedSize)
+		if err != nil {
+			return rows, fmt.Errorf("%d workers: %w", workers, err)
+		}
+		one.what = fmt.Sprintf("%d of %v of a tenant that may run %d at once (%.0f a second), drained by %d worker(s)",
+			limitedSize, limitedTime, atLimit, atLimit/limitedTime.Seconds(), workers)
+		rows = append(rows, one)
+	}
+	return rows, nil
+}
+
+// drainByFleet drains a backlog of so many executions, of each job as many.
+func (s *stack) drainByFleet(ctx context.Context, workers int, jobs []uuid.UUID, size int) (r row, err error) {
+	s.say("draining %d executions with %d workers", size, workers)
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
 	for range workers {
 		if _, err := s.start(ctx, workerName, withRedis); err != nil {
@@ -122,7 +159,7 @@ func (s *stack) drainByFleet(ctx context.Context, workers int) (r row, err error
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.store.insertBacklogs(ctx, jobs, fleetSize/len(jobs)); err != nil {
+	if err := s.store.insertBacklogs(ctx, jobs, size/len(jobs)); err != nil {
 		return row{}, err
 	}
 	took, asked := clock.Start(), clock.Start()
@@ -141,14 +178,14 @@ func (s *stack) drainByFleet(ctx context.Context, workers int) (r row, err error
 	if err != nil {
 		return row{}, err
 	}
-	s.sayCosts(from, to, fleetSize)
+	s.sayCosts(from, to, float64(size))
 	done, ago, err := s.store.doneOf(ctx, jobs)
 	seconds := took.Elapsed().Seconds() - ago
-	if err == nil && done != fleetSize {
-		err = fmt.Errorf("of %d executions %d are on record", fleetSize, done)
+	if err == nil && done != size {
+		err = fmt.Errorf("of %d executions %d are on record", size, done)
 	}
-	r = costs(from, to, fleetSize)
-	r.what, r.perSecond, r.backlog = fmt.Sprintf("%d in the pool at once, drained by %d worker(s)", fleetSize, workers), fleetSize/seconds, none
+	r = costs(from, to, float64(size))
+	r.perSecond, r.backlog = float64(size)/seconds, none
 	return r, err
 }
 
