@@ -239,6 +239,31 @@ func (b *bundle) pollAs(inTurn bool, choose func(found []dispatch.Candidate, wai
 	return claimed
 }
 
+// A poll finds, and so locks, no more of a tenant than its limits leave room for. On the
+// commit before it found 16 here, of which three could start.
+func TestAPollTakesWhatALimitLeavesRoomFor(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	like := b.pending(nil)
+	b.line(like, b.who.TenantID, 40, time.Minute)
+	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
+	for _, test := range []struct {
+		limits string
+		want   int
+	}{{"max_running = 3", 3}, {`max_running = 5, max_running_by_type = '{"function": 4}'`, 1}, {"max_running = 3, max_running_by_type = '{}'", 0}} {
+		b.exec("UPDATE tenants SET "+test.limits+" WHERE id = $1", b.who.TenantID)
+		claimed := b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
+			if len(found) != test.want {
+				t.Errorf("%s: %d were found, want %d", test.limits, len(found), test.want)
+			}
+			return found
+		})
+		if len(claimed) != test.want {
+			t.Errorf("%s: %d were claimed, want %d", test.limits, len(claimed), test.want)
+		}
+	}
+}
+
 // Workers that poll and claim at one time find different executions: a poll that begins
 // while another has found and not claimed yet skips what that one found.
 func TestPollsOfABacklogDoNotMeet(t *testing.T) {
