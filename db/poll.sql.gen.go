@@ -195,9 +195,9 @@ type ListPooledExecutionsRow struct {
 // Fair within a tenant: lanes share 6:3:1 as they do in Redis, and within a lane
 // each step of priority counts as ten seconds of waiting.
 // A line gives what a few lines can use: 8 where many are short, all that is
-// wanted where one is long, and never more than the limits of its tenant leave room for:
-// a tenant at its limit has room for one or two at a time, and the rows would be locked,
-// offered and given back for each.
+// wanted where one is long, and no line gives more than the limits of its tenant leave
+// room for: a tenant at its limit has room for one or two at a time, and the rows would be
+// locked, offered and given back for each.
 // While executions of a tenant are being cancelled, its lines may hold nothing
 // else for long. A poll reads the first thousand of such a line and the first
 // thousand made since, and returns those that are not being cancelled.

@@ -70,9 +70,9 @@ func (w *Worker) hintNext(ctx context.Context, a announcement) {
 		w.hint(ctx, n.lane, n.ids)
 	}
 	// A statement of its own, once the ends are committed, sees everything that the
-	// tenants' limits left behind until then. This worker's next poll finds what is in the
-	// pool, but for types that it leaves to others.
-	next, err := w.store.Next(ctx, time.Time{}, a.freed, true)
+	// tenants' limits left behind until then. While this worker polls, its next poll finds what
+	// is in the pool, but for types that it leaves to others.
+	next, err := w.store.Next(ctx, time.Time{}, a.freed, w.polling.Load())
 	if err != nil {
 		w.c.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
 		return

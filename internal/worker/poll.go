@@ -91,6 +91,7 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		}
 	} else {
 		var pooled []dispatch.Candidate
+		w.wonNothing = false
 		pooled, err = w.findPooled(ctx, most, f)
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
 		found = append(found, w.notRefused(pooled)...)
@@ -239,6 +240,8 @@ func (w *Worker) takeNext(n int) (found []choice) {
 // that no hints come, it also puts hinted executions into the pool.
 func (w *Worker) PollLoop(ctx context.Context) error {
 	defer w.hintless.Store(false)
+	w.polling.Store(true)
+	defer w.polling.Store(false)
 	s := &poller{worker: w, wait: pollMin}
 	for ctx.Err() == nil {
 		least, rest, wait := s.round(ctx)
@@ -258,7 +261,9 @@ func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan st
 	defer timer.Stop()
 	select {
 	case <-s.worker.roomMade:
-		s.worker.pooled = true
+		// A poll in turn that won nothing is followed by one that looks further: an
+		// execution that cannot be claimed may stand where the room is.
+		s.worker.pooled = !s.worker.wonNothing
 		clear(s.worker.refused)
 	case <-woken:
 	case <-timer.C:

@@ -53,7 +53,11 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 	if noTurn {
 		return w.claimPooled(ctx, inc, most, f, seen)
 	}
+	w.wonNothing = err == nil && len(found) == 0
 	if len(ids) == 0 {
+		if err == nil {
+			w.afterTenant = after
+		}
 		return err
 	}
 	rows, specs, unread := w.withSpecs(inc.ctx, began, found)

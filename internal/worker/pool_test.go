@@ -239,6 +239,38 @@ func (b *bundle) pollAs(inTurn bool, choose func(found []dispatch.Candidate, wai
 	return claimed
 }
 
+// A poll in turn that finds nothing goes on with the next part of the pool: here the
+// first has one execution that may start, the second none, and the third one. On the
+// commit before, the second was read twice.
+func TestAPollGoesOnWhereItFindsNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release, running := b.until()
+	w := b.start(func(c *worker.Config) { c.Slots = 1000 })
+	defer release()
+	like := b.pending(nil)
+	free := []uuid.UUID{{1, 1}, {4, 255}}
+	var full []uuid.UUID
+	for part := range byte(4) {
+		for n := range byte(95) {
+			full = append(full, uuid.UUID{part + 1, n + 2})
+		}
+	}
+	b.exec("INSERT INTO tenants (id, name, max_running) SELECT t, 'full', 0 FROM unnest($1::uuid[]) t", full)
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, pooled, available_at, sweep_at)
+		SELECT gen_random_uuid(), t, job_id, job_version, now(), 'manual', job_type, 1, timeout_ms, true, now(), 'infinity' FROM active_executions, unnest($2::uuid[]) t WHERE id = $1`, like.ID, full)
+	for _, tenant := range free {
+		b.line(like, tenant, 1, time.Second)
+	}
+	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
+	for polls := 1; polls <= 5; polls++ {
+		b.poll(w)
+	}
+	if got := running(); got[free[0]] != 1 || got[free[1]] != 1 {
+		t.Errorf("after five polls of five parts %v run", got)
+	}
+}
+
 // A poll finds, and so locks, no more of a tenant than its limits leave room for. On the
 // commit before it found 16 here, of which three could start.
 func TestAPollTakesWhatALimitLeavesRoomFor(t *testing.T) {

@@ -131,6 +131,8 @@ type Worker struct {
 	next        chan uuid.UUID // for the next Poll: executions that may start now
 	woken       chan struct{}  // somebody calls for a poll
 	roomMade    chan struct{}  // and at once: a tenant's limit has room for others
+	polling     atomic.Bool    // PollLoop is under way
+	wonNothing  bool           // the last poll did, and was one in turn; of the polling goroutine
 	hintless    atomic.Bool    // no hints come
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
