@@ -5,7 +5,9 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
+	"time"
 )
 
 // lowered is the niceness of runners, which leaves the processors to the worker where
@@ -29,4 +31,24 @@ func (p *process) lower() {
 			_ = syscall.Setpriority(syscall.PRIO_PROCESS, id, niceness) // it may be gone
 		}
 	}
+}
+
+// tick is the unit of the times in /proc, which every architecture of Linux has alike.
+const tick = 10 * time.Millisecond
+
+// processorTime is what the process, which lives, has used of the processors until now, to
+// a few ticks.
+func (p *process) processorTime() time.Duration {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.sandbox.PID()))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ") // behind its name
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * tick
 }

@@ -16,11 +16,12 @@ import (
 
 // idleTime is how long a runner waits for another run of its program, longest how
 // long a run may take whose context has no end, and chargedFor how long a tenant whose
-// run cost a runner leaves the runners of others alone.
+// run cost a runner leaves the runners of others alone, and comes last if it burnt it.
 const (
 	idleTime   = time.Minute
 	longest    = 24 * time.Hour
 	chargedFor = time.Minute
+	leastBurnt = 20 * time.Millisecond // less disturbs nobody
 )
 
 // Config is what a Pool is made of.
@@ -53,6 +54,7 @@ type Pool struct {
 	idle    []*process
 	busy    map[uuid.UUID]int        // runs of a tenant
 	cost    map[uuid.UUID]clock.Mark // when a tenant's run last cost a runner
+	burnt   map[uuid.UUID]clock.Mark // and did so by working all the time
 	waiting []*turn
 	closed  bool
 	ending  sync.WaitGroup
@@ -68,7 +70,7 @@ type turn struct {
 
 // New makes a pool. Close ends its runners.
 func New(c Config) *Pool {
-	return &Pool{c: c, cache: newCache(c.CacheDir, c.Log), busy: make(map[uuid.UUID]int), cost: make(map[uuid.UUID]clock.Mark)}
+	return &Pool{c: c, cache: newCache(c.CacheDir, c.Log), busy: make(map[uuid.UUID]int), cost: make(map[uuid.UUID]clock.Mark), burnt: make(map[uuid.UUID]clock.Mark)}
 }
 
 // Run runs a task of a tenant and waits for its end, which comes soon after ctx's. The
@@ -90,19 +92,26 @@ func (p *Pool) Run(ctx context.Context, tenant uuid.UUID, program Program, task 
 	if deadline, ok := ctx.Deadline(); ok {
 		task.Timeout = max(deadline.Sub(clock.Now()).Milliseconds(), 1)
 	}
+	took := clock.Start()
 	end, good, err := one.run(ctx, task, host)
 	if !good {
+		wall := took.Elapsed()
 		one.end()
 		if one.runs < maxRuns {
-			p.charge(tenant)
+			p.charge(tenant, burnt(one.spent(), wall))
 		}
 		p.give(tenant, nil, one.need)
 		return end, err
 	}
 	one.tenant = tenant
+	one.used += time.Duration(end.CPU)
 	p.give(tenant, one, 0)
 	return end, err
 }
+
+// burnt says whether a run that cost a runner worked for a good part of its time. One that
+// waited for a target, or did not get the processor, does no harm to others.
+func burnt(cpu, wall time.Duration) bool { return cpu > leastBurnt && cpu > wall/4 }
 
 // Waiting is how many runs wait for a runner.
 func (p *Pool) Waiting() int {
@@ -129,7 +138,7 @@ func (p *Pool) begin(ctx context.Context, tenant uuid.UUID, program Program) (*p
 		return nil, failure, err
 	}
 	p.mu.Lock()
-	last := p.charged(tenant)
+	last := p.comesLast(tenant)
 	p.mu.Unlock()
 	one, failure, err := start(ctx, setup, module, last)
 	if one != nil {
@@ -231,19 +240,25 @@ func (p *Pool) next() {
 	}
 }
 
-// charged says whether a run of a tenant has cost a runner of late. The caller holds the
-// lock.
-func (p *Pool) charged(tenant uuid.UUID) bool {
-	at, ok := p.cost[tenant]
+// within says whether something was noted of a tenant of late.
+func within(noted map[uuid.UUID]clock.Mark, tenant uuid.UUID) bool {
+	at, ok := noted[tenant]
 	return ok && at.Elapsed() < chargedFor
 }
 
-// charge notes that a run of a tenant cost a runner.
-func (p *Pool) charge(tenant uuid.UUID) {
+// comesLast says whether a run of a tenant burnt a runner of late. The caller holds the lock.
+func (p *Pool) comesLast(tenant uuid.UUID) bool { return within(p.burnt, tenant) }
+
+// charge notes that a run of a tenant cost a runner, and whether it burnt it.
+func (p *Pool) charge(tenant uuid.UUID, burnt bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	maps.DeleteFunc(p.cost, func(_ uuid.UUID, at clock.Mark) bool { return at.Elapsed() > chargedFor })
-	p.cost[tenant] = clock.Start()
+	old := func(_ uuid.UUID, at clock.Mark) bool { return at.Elapsed() > chargedFor }
+	maps.DeleteFunc(p.cost, old)
+	maps.DeleteFunc(p.burnt, old)
+	if p.cost[tenant] = clock.Start(); burnt {
+		p.burnt[tenant] = clock.Start()
+	}
 }
 
 // find finds an idle runner with the program, or the room for a new one, for which it
@@ -251,12 +266,12 @@ func (p *Pool) charge(tenant uuid.UUID) {
 //
 // A tenant that has just cost a runner starts the next one, while there is room. It would
 // otherwise take the one that another tenant keeps warm, whose next run would wait for a
-// start.
+// start. One that burnt it has runners that come last, and only tenants like it have these.
 func (p *Pool) find(t *turn) (one *process, ok bool) {
-	charged := p.charged(t.tenant)
-	apart := charged && p.taken+t.need <= p.c.Memory
+	last := p.comesLast(t.tenant)
+	apart := within(p.cost, t.tenant) && p.taken+t.need <= p.c.Memory
 	for i, one := range slices.Backward(p.idle) {
-		if one.key == t.key && one.last == charged && (!apart || one.tenant == t.tenant) && one.expiry.Stop() {
+		if one.key == t.key && one.last == last && (!apart || one.tenant == t.tenant) && one.expiry.Stop() {
 			p.idle = slices.Delete(p.idle, i, i+1)
 			return one, true
 		}

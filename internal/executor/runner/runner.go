@@ -70,8 +70,10 @@ type Host interface {
 // process is one runner.
 type process struct {
 	key     string
-	tenant  uuid.UUID // of its last run
-	last    bool      // it gets what others leave of the processors
+	tenant  uuid.UUID     // of its last run
+	last    bool          // it gets what others leave of the processors
+	begun   time.Duration // processor time until it could run something
+	used    time.Duration // and of its runs that ended well
 	need    int64
 	sandbox *sandbox.Process
 	in, out *os.File
@@ -122,6 +124,7 @@ func start(ctx context.Context, setup wire.Program, module []byte, last bool) (p
 	defer stop()
 	failure, err = p.ready(setup, module)
 	p.lower() // the threads that it has begun meanwhile
+	p.begun = p.processorTime()
 	if err != nil {
 		failure, err = p.died(ctx, err)
 		p.end()
@@ -178,6 +181,16 @@ func launch(ctx context.Context, setup wire.Program, last bool) (*process, error
 	p := &process{last: last, sandbox: started, in: files[1], out: files[2], tail: follow(files[4]), cpu: spec.Limits.CPU}
 	p.lower()
 	return p, nil
+}
+
+// spent is the processor time of the last run of a process that has ended, beside that of
+// its start and of the runs before.
+func (p *process) spent() time.Duration {
+	state := p.sandbox.Wait()
+	if state == nil {
+		return 0
+	}
+	return state.UserTime() + state.SystemTime() - p.begun - p.used
 }
 
 // spare has the kernel end a runner, rather than anything else here, where memory is short.

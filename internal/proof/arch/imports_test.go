@@ -60,7 +60,7 @@ fleet                | db:store.go postgres |  |  |
 settled              | clock db:store.go postgres |  |  |
 statistics/collect   | clock db:store.go fault lease loop postgres settled statistics/rollup |  |  |
 live                 | config db:store.go fault loop postgres telemetry tenant |  |  |
-retention            | clock db:store.go fleet lease loop partition postgres |  |  |
+retention            | clock db:store.go fleet lease loop partition postgres statistics/rollup |  |  |
 postgres/refusal     |  |  |  |
 postgres/pgtest      | devstack devstack/leaktest migrations partition postgres | pgx |  |
 idempotency          | db:store.go fault |  |  |
