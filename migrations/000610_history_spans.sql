@@ -16,14 +16,16 @@ AS $$
 $$;
 -- +goose StatementEnd
 
--- Of the given beginnings of days those that have no partition, and the table that has
--- the day in its name where somebody detached it by hand. A table that retention
+-- Of the given beginnings of days those of which a part has no partition, and the table
+-- that has the day in its name where somebody detached it by hand. A table that retention
 -- detached is about to be dropped and counts as gone.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION job_executions_without(days timestamptz[]) RETURNS TABLE (day timestamptz, detached text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
 AS $$
-    WITH parts AS MATERIALIZED (SELECT p.from_at, p.to_at FROM public.job_executions_partitions() p WHERE NOT p.pending),
+    WITH held AS MATERIALIZED (
+        SELECT coalesce(range_agg(tstzrange(p.from_at, p.to_at)), '{}') AS times FROM public.job_executions_partitions() p WHERE NOT p.pending
+    ),
     tables AS MATERIALIZED (
         SELECT c.relname::text AS name FROM pg_class c
         WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname LIKE 'job\_executions\_%'
@@ -35,7 +37,7 @@ AS $$
                                || (SELECT string_agg(to_char(w, 'YYYY_MM_DD'), '|') FROM generate_series(date_trunc('week', a.day), a.day, '1 day') w)
                                || '))(_[0-9]{1,2})?$')), '')
     FROM unnest(days) AS a (day)
-    WHERE NOT EXISTS (SELECT 1 FROM parts p WHERE p.from_at <= a.day AND p.to_at >= a.day + interval '1 day')
+    WHERE NOT (SELECT h.times FROM held h) @> tstzrange(a.day, a.day + interval '1 day')
     ORDER BY 1
 $$;
 -- +goose StatementEnd
@@ -44,8 +46,10 @@ REVOKE ALL ON FUNCTION job_executions_without(timestamptz[]) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION job_executions_partitions(), job_executions_without(timestamptz[]) TO scheduler_api, scheduler_engine;
 
 -- Makes a partition for the day, the week or the month (Monday to Sunday; all of UTC)
--- that holds the given time, as far as no other partition has its days, and returns when
--- the new one ends; NULL where the time has a partition already. SECURITY DEFINER,
+-- that holds the given time, as far as no other partition has its times: around the first
+-- moment from the given one to the end of its day that none has. It returns when the new one
+-- ends, and NULL where there is no such moment. A partition that is being detached has its
+-- times until that is finished: nothing can be attached beside it. SECURITY DEFINER,
 -- because no process owns the table; it takes a time and one of three words, names
 -- everything itself and has a fixed search path, so that is all it can do.
 --
@@ -57,6 +61,7 @@ CREATE OR REPLACE FUNCTION make_job_executions_partition(at timestamptz, span te
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC' SET datestyle = 'ISO'
 AS $$
 DECLARE
+    free   tstzmultirange; -- of the span
     begins timestamptz;
     ends   timestamptz;
     base   text;
@@ -69,16 +74,15 @@ BEGIN
     IF span NOT IN ('day', 'week', 'month') THEN
         RAISE EXCEPTION 'no partition of a %', span USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    IF EXISTS (SELECT 1 FROM public.job_executions_partitions() p WHERE NOT p.pending AND p.from_at <= at AND p.to_at > at) THEN
-        RETURN NULL;
-    END IF;
     PERFORM pg_advisory_xact_lock(hashtext('job_executions_partition'));
-    IF EXISTS (SELECT 1 FROM public.job_executions_partitions() p WHERE NOT p.pending AND p.from_at <= at AND p.to_at > at) THEN
+    SELECT tstzmultirange(tstzrange(date_trunc(span, at), date_trunc(span, at) + ('1 ' || span)::interval))
+           - coalesce(range_agg(tstzrange(p.from_at, p.to_at)), '{}')
+    INTO free FROM public.job_executions_partitions() p;
+    SELECT lower(r), upper(r) INTO begins, ends FROM unnest(free) AS r
+    WHERE r && tstzrange(at, date_trunc('day', at) + interval '1 day') ORDER BY r LIMIT 1;
+    IF begins IS NULL THEN
         RETURN NULL;
     END IF;
-    SELECT greatest(date_trunc(span, at), max(p.to_at) FILTER (WHERE p.to_at <= at)),
-           least(date_trunc(span, at) + ('1 ' || span)::interval, min(p.from_at) FILTER (WHERE p.from_at > at))
-    INTO begins, ends FROM public.job_executions_partitions() p WHERE NOT p.pending;
     base := 'job_executions_' || CASE span WHEN 'month' THEN to_char(begins, 'YYYY_MM') ELSE left(span, 1) || to_char(begins, 'YYYY_MM_DD') END;
     part := base;
     WHILE to_regclass('public.' || part) IS NOT NULL LOOP
@@ -108,19 +112,35 @@ REVOKE ALL ON FUNCTION make_job_executions_partition(timestamptz, text) FROM PUB
 GRANT EXECUTE ON FUNCTION make_job_executions_partition(timestamptz, text) TO scheduler_engine;
 
 -- The functions of the release before, which its processes call until the last of them
--- is replaced: they know months alone.
+-- is replaced: they know months alone, of which a part may have partitions.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION create_job_executions_partition(at timestamptz) RETURNS boolean
-    LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp
+    LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
 AS $$
-    SELECT public.make_job_executions_partition(at, 'month') IS NOT NULL
+DECLARE
+    day  timestamptz := date_trunc('month', at);
+    made boolean := false;
+BEGIN
+    WHILE day < date_trunc('month', at) + interval '1 month' LOOP
+        IF public.make_job_executions_partition(day, 'month') IS NULL THEN
+            day := day + interval '1 day';
+        ELSE
+            made := true;
+        END IF;
+    END LOOP;
+    RETURN made;
+END
 $$;
 -- +goose StatementEnd
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION job_executions_missing(months timestamptz[]) RETURNS TABLE (month timestamptz, detached text)
-    LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp
+    LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
 AS $$
-    SELECT w.day, w.detached FROM public.job_executions_without(months) w
+    SELECT m.month, min(w.detached)
+    FROM unnest(months) AS m (month)
+    JOIN public.job_executions_without(ARRAY(
+        SELECT generate_series(n, n + interval '1 month - 1 day', '1 day') FROM unnest(months) n)) w ON w.day >= m.month AND w.day < m.month + interval '1 month'
+    GROUP BY 1 ORDER BY 1
 $$;
 -- +goose StatementEnd
 

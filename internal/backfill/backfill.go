@@ -188,7 +188,7 @@ func detached(days []partition.Missing) error {
 		told = m.Detached
 		fields = append(fields, fault.Field{
 			Path: "from", Rule: "detached",
-			Message: fmt.Sprintf("the executions of %s were taken out of the history (table %s): ask for a range without that day and those after it, or have the operator attach the table again", m, m.Detached),
+			Message: fmt.Sprintf("the executions of %s were taken out of the history (table %s): ask for a range without its days, or have the operator attach the table again", m, m.Detached),
 		})
 	}
 	return wrong(fields)

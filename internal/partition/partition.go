@@ -25,8 +25,8 @@ const (
 	LeastDays = 7
 
 	// Of days that are kept, up to so many have a partition each; up to so many, their
-	// weeks have. A read over all of the history then touches 60 partitions
-	// or fewer, of which each costs it a lock for itself and one for each index.
+	// weeks have. A read over all of the history then touches some 65 partitions
+	// at most, of which each costs it a lock for itself and one for each index.
 	dailyUpTo  = 45
 	weeklyUpTo = 400
 	// Days and weeks are made ahead for less time than months: a fortnight of them

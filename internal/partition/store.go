@@ -2,6 +2,7 @@ package partition
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,13 +22,10 @@ func Keep(ctx context.Context, q *db.Queries, span Span, monthsAhead int, now ti
 	}
 	days := span.Plan(row.Oldest, row.At, monthsAhead)
 	coming, _ := slices.BinarySearchFunc(days, span.first(row.At), time.Time.Compare)
-	// The past gets few partitions, however long it is: few rows are written into it.
-	before, err := makeMissing(ctx, q, days[:coming], Month)
-	if err != nil {
-		return before, err
-	}
 	made, err = makeMissing(ctx, q, days[coming:], span)
-	return before + made, err
+	// The past gets few partitions, however long it is: few rows are written into it.
+	before, failed := makeMissing(ctx, q, days[:coming], Month)
+	return made + before, errors.Join(err, failed)
 }
 
 // Missing is a day of UTC that has no partition.
@@ -146,10 +144,27 @@ func Retire(ctx context.Context, q *db.Queries, before time.Time) (dropped []str
 	return dropped, false, nil
 }
 
+// soon is for how many days there must be partitions for Prepare to make none: some of
+// those that processes make ahead.
+const soon = 7
+
 // Prepare is Keep as the owner of the schema, for the migration of a new
-// database, before any process may log in.
+// database, before any process may log in. Where the coming days have partitions it
+// makes none: the processes keep them, and know for how long executions are kept where that
+// was changed while they ran.
 func Prepare(ctx context.Context, ownerURL string, span Span, monthsAhead int) (made int, err error) {
 	err = postgres.AsOwner(ctx, ownerURL, func(q *db.Queries) error {
+		row, err := q.OldestDue(ctx, nil)
+		if err != nil {
+			return fmt.Errorf("ask for the time: %w", postgres.Fault(err))
+		}
+		days := make([]time.Time, soon)
+		for i := range days {
+			days[i] = row.At.AddDate(0, 0, i)
+		}
+		if missing, err := ListMissing(ctx, q, days); err != nil || len(missing) == 0 {
+			return err
+		}
 		made, err = Keep(ctx, q, span, monthsAhead, time.Time{})
 		return err
 	})

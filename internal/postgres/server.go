@@ -71,7 +71,7 @@ func (s serverSettings) advice(conns int) []string {
 	// The server has more room than this, and other processes, which want some.
 	each, sessions := s.partitions*(1+s.indexes), s.maxConnections+s.maxPrepared
 	unless(each*conns <= s.maxLocks*sessions,
-		"max_locks_per_transaction is %d and should be %d: a query over all %d months of job_executions takes %d locks and this process makes up to %d at once, for which the server is sure to have %d; a query without a lock fails",
+		"max_locks_per_transaction is %d and should be %d: a query over all %d partitions of job_executions takes %d locks and this process makes up to %d at once, for which the server is sure to have %d; a query without a lock fails",
 		s.maxLocks, each*conns/sessions+1, s.partitions, each, conns, s.maxLocks*sessions)
 	return advice
 }

@@ -112,14 +112,14 @@ func TestWholeDaysGo(t *testing.T) {
 	}
 	b.exec("SELECT make_job_executions_partition($1, 'month')", midnight.AddDate(0, 0, -40))
 	k := retention.New(retention.Config{DB: b.db, Executions: partition.Term{Months: 13, Days: 30}, MetricDays: 14, Budget: time.Hour})
-	r, err := k.Pass(t.Context(), time.Time{})
+	r, err := k.Pass(t.Context(), midnight.Add(time.Hour))
 	if err != nil || len(r.Partitions) != 10 || r.Busy || !r.Kept.Equal(midnight.AddDate(0, 0, -30)) {
 		t.Errorf("kept from %v, removed %q: %v", r.Kept, r.Partitions, err)
 	}
 	if n := b.count("SELECT count(*) FROM job_executions"); n != 31 {
 		t.Errorf("%d executions are left, want those of 30 days and of today", n)
 	}
-	if r, err = k.Pass(t.Context(), time.Time{}); err != nil || !r.Nothing() {
+	if r, err = k.Pass(t.Context(), midnight.Add(time.Hour)); err != nil || !r.Nothing() {
 		t.Errorf("the second pass removed %+v, %v", r, err)
 	}
 }
@@ -137,7 +137,91 @@ func TestTheReleaseBeforeMakesMonths(t *testing.T) {
 	for _, month := range []string{"2031-06-01 00:00Z", "2031-07-01 00:00Z"} {
 		b.exec("SELECT create_job_executions_partition($1::timestamptz)", month)
 	}
+	if n := b.count("SELECT count(*) FROM job_executions_without(ARRAY(SELECT generate_series('2031-06-01 00:00Z'::timestamptz, '2031-07-31 00:00Z', '1 day')))"); n != 0 {
+		t.Errorf("%d days have no partition: %q", n, b.bounds())
+	}
 	if n := b.count("SELECT count(*) FROM job_executions_missing(ARRAY['2031-06-01 00:00Z', '2031-07-01 00:00Z']::timestamptz[])"); n != 0 {
 		t.Errorf("%d months are missing still: %q", n, b.bounds())
+	}
+}
+
+// TestWeeksOfKeptDaysStay keeps the roll-up of a week whose last days are kept.
+func TestWeeksOfKeptDaysStay(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.exec(`INSERT INTO outcome_rollups (tenant_id, part, span, at, cells) SELECT $1, 0, 2, at, '\x01' FROM unnest(ARRAY['2031-05-22 00:00Z', '2031-06-01 00:00Z', '2031-06-08 00:00Z']::timestamptz[]) at`, b.tenant)
+	k := retention.New(retention.Config{DB: b.db, Executions: partition.Term{Days: 30}, MetricDays: 14, Budget: time.Hour})
+	// Up to 3 June is too old. The database keeps all this from the processes, which cannot
+	// be so far ahead of it: the pass says what it would remove.
+	b.exec("ALTER POLICY retention ON outcome_rollups USING (true)")
+	if r, err := k.Pass(t.Context(), time.Date(2031, 7, 3, 12, 0, 0, 0, time.UTC)); err == nil || r.Rollups != 1 {
+		t.Errorf("%d were removed, want that of May; %v", r.Rollups, err)
+	}
+	if n := b.count("SELECT count(*) FROM outcome_rollups WHERE at >= '2031-06-01 00:00Z'"); n != 2 {
+		t.Errorf("%d roll-ups of kept days are left, want 2", n)
+	}
+}
+
+// TestPartsOfDaysAreFilled has a partition whose bounds are no days of UTC, and one that
+// somebody began to detach: what neither holds gets partitions.
+func TestPartsOfDaysAreFilled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.bare()
+	for _, sql := range []string{
+		"SET timezone = 'Europe/Berlin'",
+		"CREATE TABLE job_executions_2031_05 PARTITION OF job_executions FOR VALUES FROM ('2031-05-01') TO ('2031-06-01')",
+		"RESET timezone",
+	} {
+		b.exec(sql)
+	}
+	if n := b.keep(partition.Day, 1); n != 15 {
+		t.Errorf("made %d days", n)
+	}
+	late := time.Date(2031, 5, 31, 22, 30, 0, 0, time.UTC)
+	if n, err := partition.Make(t.Context(), db.New(b.db.Pool()), []time.Time{late}); err != nil || n != 1 {
+		t.Errorf("made %d for the two hours that Berlin has earlier: %v", n, err)
+	}
+	b.exec(insertExecution, late, b.tenant)
+	b.exec("DROP TABLE job_executions_d2031_06_12")
+	reader := b.connect(b.database.AdminURL)
+	for _, sql := range []string{"BEGIN", "SELECT * FROM job_executions_d2031_06_13"} {
+		if _, err := reader.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	owner := b.connect(b.database.OwnerURL)
+	if _, err := owner.Exec(t.Context(), "SET statement_timeout = '1s'"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := owner.Exec(t.Context(), "ALTER TABLE job_executions DETACH PARTITION job_executions_d2031_06_13 CONCURRENTLY"); err == nil {
+		t.Fatal("the detach was not interrupted")
+	}
+	if n := b.keep(partition.Month, 1); n != 3 {
+		t.Errorf("made %d beside the one that is being detached: %q", n, b.bounds())
+	}
+	if n := b.count("SELECT count(*) FROM job_executions_without(ARRAY(SELECT generate_series('2031-05-01 00:00Z'::timestamptz, '2031-07-31 00:00Z', '1 day'))) w WHERE w.day <> '2031-06-13 00:00Z'"); n != 0 {
+		t.Errorf("%d other days have no partition: %q", n, b.bounds())
+	}
+}
+
+// TestMigrateLeavesThePartitionsOfAnInstallation makes none where the coming days have
+// some: what the processes were told while they ran is not known to it.
+func TestMigrateLeavesThePartitionsOfAnInstallation(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	prepare := func(span partition.Span) int {
+		made, err := partition.Prepare(t.Context(), b.database.OwnerURL, span, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return made
+	}
+	b.bare()
+	if n := prepare(partition.Day); n != 15 {
+		t.Errorf("a new database gets %d days", n)
+	}
+	if n := prepare(partition.Month); n != 0 {
+		t.Errorf("%d months are made beside days", n)
 	}
 }

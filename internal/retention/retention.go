@@ -21,6 +21,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/statistics/rollup"
 )
 
 const (
@@ -177,7 +178,8 @@ func (k *Keeper) kinds(at time.Time, r *Report) []kind {
 		said = r.Kept
 	}
 	return append(all,
-		kind{"roll-ups", rows, &r.Rollups, before(r.Kept, s.deleteRollups)},
+		// The week that the first kept day is in counts days that are kept.
+		kind{"roll-ups", rows, &r.Rollups, before(rollup.Week.Begin(r.Kept), s.deleteRollups)},
 		kind{"dead letters", rows, &r.DeadLetters, before(r.Kept, s.deleteDeadLetters)},
 		kind{"replays", rows, &r.DeadLetters, before(r.Kept, s.deleteReplays)},
 		kind{"execution retries", rows, &r.Retries, before(r.Kept, s.deleteRetries)},
