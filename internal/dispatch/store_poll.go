@@ -44,7 +44,10 @@ const patience = 3 * time.Second
 // With inTurn it waits until no other such poll is under way, in any worker. Polls of one
 // backlog that run side by side each read what the others hold and what they have just
 // removed: with 16 workers that took more of the server than the claims did.
-func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most int, after uuid.UUID, busy map[uuid.UUID]int, inTurn bool,
+//
+// spare is how many more it finds of a line than the limits of its tenant leave room for: 0,
+// but where what stands there could not be claimed.
+func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most, spare int, after uuid.UUID, busy map[uuid.UUID]int, inTurn bool,
 	choose func(found []Candidate, waited time.Duration) []uuid.UUID,
 ) (won []Claimed, next uuid.UUID, err error) {
 	run := s.db.InTxLed
@@ -54,7 +57,9 @@ func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most 
 		}
 	}
 	err = run(ctx, func(tx *postgres.Tx) error {
-		found, err := tx.ListPooledExecutions(ctx, s.polling(most, after, busy))
+		p := s.polling(most, after, busy)
+		p.Spread = int32(spare)
+		found, err := tx.ListPooledExecutions(ctx, p)
 		if err != nil {
 			return fmt.Errorf("poll the pool: %w", err)
 		}

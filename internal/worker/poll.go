@@ -91,7 +91,7 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		}
 	} else {
 		var pooled []dispatch.Candidate
-		w.wonNothing = false
+		w.stuck = false
 		pooled, err = w.findPooled(ctx, most, f)
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
 		found = append(found, w.notRefused(pooled)...)
@@ -261,9 +261,7 @@ func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan st
 	defer timer.Stop()
 	select {
 	case <-s.worker.roomMade:
-		// A poll in turn that won nothing is followed by one that looks further: an
-		// execution that cannot be claimed may stand where the room is.
-		s.worker.pooled = !s.worker.wonNothing
+		s.worker.pooled = true
 		clear(s.worker.refused)
 	case <-woken:
 	case <-timer.C:

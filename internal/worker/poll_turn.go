@@ -18,6 +18,9 @@ const (
 	// did not come: nobody's slow connection, slow commits or standstill hold up all others.
 	longTurn     = 500 * time.Millisecond
 	outOfTurnFor = 5 * time.Second
+	// spareCandidates is how many more candidates than have room a poll asks for after one
+	// that won nothing: those at the front may be some that cannot be claimed.
+	spareCandidates = 8
 )
 
 // claimPooled polls the pool and claims in one transaction, so that workers that drain
@@ -33,7 +36,11 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 	var requests []claimRequest
 	var ids []uuid.UUID
 	tenants := map[uuid.UUID]uuid.UUID{}
-	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, token, most, w.afterTenant, f.busy, inTurn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
+	spare := 0
+	if w.stuck {
+		spare = spareCandidates
+	}
+	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, token, most, spare, w.afterTenant, f.busy, inTurn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
 		began, held = clock.Start(), asked.Elapsed()-waited
 		seen.asked, seen.waits = held, len(found) > 0
 		for _, c := range choose(w.notRefused(found), f.busy, f.open, f.kept) {
@@ -53,7 +60,7 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 	if noTurn {
 		return w.claimPooled(ctx, inc, most, f, seen)
 	}
-	w.wonNothing = err == nil && len(found) == 0
+	w.stuck = err == nil && seen.waits && len(found) == 0
 	if len(ids) == 0 {
 		if err == nil {
 			w.afterTenant = after

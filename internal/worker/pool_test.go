@@ -226,7 +226,7 @@ func (b *bundle) pollAs(inTurn bool, choose func(found []dispatch.Candidate, wai
 	if err := db.New(b.engine.Pool()).InsertWorker(b.t.Context(), db.InsertWorkerParams{ID: id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
 		b.t.Error(err)
 	}
-	claimed, _, err := dispatch.NewStore(b.engine, dispatch.Config{}).PollAndClaim(b.t.Context(), id, uuid.New(), 16, uuid.Nil, nil, inTurn,
+	claimed, _, err := dispatch.NewStore(b.engine, dispatch.Config{}).PollAndClaim(b.t.Context(), id, uuid.New(), 16, 0, uuid.Nil, nil, inTurn,
 		func(found []dispatch.Candidate, waited time.Duration) (ids []uuid.UUID) {
 			for _, c := range choose(found, waited) {
 				ids = append(ids, c.ID)

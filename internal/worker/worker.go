@@ -132,7 +132,7 @@ type Worker struct {
 	woken       chan struct{}  // somebody calls for a poll
 	roomMade    chan struct{}  // and at once: a tenant's limit has room for others
 	polling     atomic.Bool    // PollLoop is under way
-	wonNothing  bool           // the last poll did, and was one in turn; of the polling goroutine
+	stuck       bool           // the last poll in turn could claim nothing of what it found; of the polling goroutine
 	hintless    atomic.Bool    // no hints come
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
