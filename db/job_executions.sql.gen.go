@@ -136,7 +136,7 @@ type ListDaysWithoutPartitionRow struct {
 	Detached string
 }
 
-// Of the given beginnings of days those that have no partition, and the table
+// Of the given beginnings of days those of which a part has no partition, and the table
 // that has the day in its name where there is one: somebody detached it by hand. What
 // retention detached is about to be dropped and counts as gone.
 func (q *Queries) ListDaysWithoutPartition(ctx context.Context, days []time.Time) ([]ListDaysWithoutPartitionRow, error) {
@@ -251,7 +251,7 @@ type MakePartitionParams struct {
 }
 
 // Cross-tenant: maintenance of partitions. When the partition ends that it made, or the
-// given time where there was one. The function is all that a process may do to the
+// given time where it made none: its day has partitions, or one that is being detached. The function is all that a process may do to the
 // table's shape.
 func (q *Queries) MakePartition(ctx context.Context, arg MakePartitionParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, MakePartition, arg.At, arg.Span)

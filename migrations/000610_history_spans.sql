@@ -136,7 +136,7 @@ $$;
 CREATE OR REPLACE FUNCTION job_executions_missing(months timestamptz[]) RETURNS TABLE (month timestamptz, detached text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
 AS $$
-    SELECT m.month, min(w.detached)
+    SELECT m.month, max(w.detached)
     FROM unnest(months) AS m (month)
     JOIN public.job_executions_without(ARRAY(
         SELECT generate_series(n, n + interval '1 month - 1 day', '1 day') FROM unnest(months) n)) w ON w.day >= m.month AND w.day < m.month + interval '1 month'

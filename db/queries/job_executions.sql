@@ -14,12 +14,12 @@ ON CONFLICT (id, scheduled_at) DO NOTHING;
 
 -- name: MakePartition :one
 -- Cross-tenant: maintenance of partitions. When the partition ends that it made, or the
--- given time where there was one. The function is all that a process may do to the
+-- given time where it made none: its day has partitions, or one that is being detached. The function is all that a process may do to the
 -- table's shape.
 SELECT coalesce(make_job_executions_partition(@at::timestamptz, @span::text), @at::timestamptz)::timestamptz AS ends;
 
 -- name: ListDaysWithoutPartition :many
--- Of the given beginnings of days those that have no partition, and the table
+-- Of the given beginnings of days those of which a part has no partition, and the table
 -- that has the day in its name where there is one: somebody detached it by hand. What
 -- retention detached is about to be dropped and counts as gone.
 SELECT coalesce(w.day)::timestamptz AS day, coalesce(w.detached, '')::text AS detached FROM job_executions_without(@days::timestamptz[]) w;

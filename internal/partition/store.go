@@ -83,15 +83,16 @@ func makeMissing(ctx context.Context, q *db.Queries, times []time.Time, span Spa
 	}
 	var end time.Time // of the last partition that was made
 	for _, m := range missing {
-		if m.Day.Before(end) {
-			continue
-		}
-		end, err = q.MakePartition(ctx, db.MakePartitionParams{At: m.Day, Span: string(span)})
-		if err != nil {
-			return made, fmt.Errorf("make the partition of %s: %w", m, postgres.Fault(err))
-		}
-		if end.After(m.Day) {
-			made++
+		// A partition that somebody made by hand may leave a day in pieces.
+		for next := m.Day.AddDate(0, 0, 1); end.Before(next); made++ {
+			until, err := q.MakePartition(ctx, db.MakePartitionParams{At: m.Day, Span: string(span)})
+			if err != nil {
+				return made, fmt.Errorf("make the partition of %s: %w", m, postgres.Fault(err))
+			}
+			if !until.After(m.Day) {
+				break
+			}
+			end = until
 		}
 	}
 	return made, nil

@@ -91,7 +91,6 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		}
 	} else {
 		var pooled []dispatch.Candidate
-		w.stuck = false
 		pooled, err = w.findPooled(ctx, most, f)
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
 		found = append(found, w.notRefused(pooled)...)
@@ -241,7 +240,7 @@ func (w *Worker) takeNext(n int) (found []choice) {
 func (w *Worker) PollLoop(ctx context.Context) error {
 	defer w.hintless.Store(false)
 	w.polling.Store(true)
-	defer w.polling.Store(false)
+	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
 	s := &poller{worker: w, wait: pollMin}
 	for ctx.Err() == nil {
 		least, rest, wait := s.round(ctx)

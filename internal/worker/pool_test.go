@@ -240,8 +240,8 @@ func (b *bundle) pollAs(inTurn bool, choose func(found []dispatch.Candidate, wai
 }
 
 // A poll in turn that finds nothing goes on with the next part of the pool: here the
-// first has one execution that may start, the second none, and the third one. On the
-// commit before, the second was read twice.
+// first of five has one execution that may start, the last one, and those between none. On
+// the commit before, the second was read twice.
 func TestAPollGoesOnWhereItFindsNothing(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

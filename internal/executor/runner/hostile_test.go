@@ -148,6 +148,9 @@ func TestWhoBurnsARunnerComesLast(t *testing.T) {
 		}
 		return all
 	}
+	for range 100 { // what its runner did before is not the fault of the last run
+		run(small)
+	}
 	run(`export default () => new Promise(() => { setTimeout(() => {}, 100_000); })`)
 	run(small)
 	if got := niceness(); !slices.Equal(got, []string{"5"}) {

@@ -21,7 +21,7 @@ const (
 	idleTime   = time.Minute
 	longest    = 24 * time.Hour
 	chargedFor = time.Minute
-	leastBurnt = 20 * time.Millisecond // less disturbs nobody
+	leastBurnt = 50 * time.Millisecond // less disturbs nobody, and is within a few ticks
 )
 
 // Config is what a Pool is made of.
@@ -54,7 +54,7 @@ type Pool struct {
 	idle    []*process
 	busy    map[uuid.UUID]int        // runs of a tenant
 	cost    map[uuid.UUID]clock.Mark // when a tenant's run last cost a runner
-	burnt   map[uuid.UUID]clock.Mark // and did so by working all the time
+	burnt   map[uuid.UUID]clock.Mark // and did so by working for a good part of its time
 	waiting []*turn
 	closed  bool
 	ending  sync.WaitGroup
@@ -92,19 +92,18 @@ func (p *Pool) Run(ctx context.Context, tenant uuid.UUID, program Program, task 
 	if deadline, ok := ctx.Deadline(); ok {
 		task.Timeout = max(deadline.Sub(clock.Now()).Milliseconds(), 1)
 	}
-	took := clock.Start()
+	took, before := clock.Start(), one.processorTime()
 	end, good, err := one.run(ctx, task, host)
 	if !good {
 		wall := took.Elapsed()
 		one.end()
 		if one.runs < maxRuns {
-			p.charge(tenant, burnt(one.spent(), wall))
+			p.charge(tenant, burnt(one.spent()-before, wall))
 		}
 		p.give(tenant, nil, one.need)
 		return end, err
 	}
 	one.tenant = tenant
-	one.used += time.Duration(end.CPU)
 	p.give(tenant, one, 0)
 	return end, err
 }

@@ -70,10 +70,8 @@ type Host interface {
 // process is one runner.
 type process struct {
 	key     string
-	tenant  uuid.UUID     // of its last run
-	last    bool          // it gets what others leave of the processors
-	begun   time.Duration // processor time until it could run something
-	used    time.Duration // and of its runs that ended well
+	tenant  uuid.UUID // of its last run
+	last    bool      // it gets what others leave of the processors
 	need    int64
 	sandbox *sandbox.Process
 	in, out *os.File
@@ -124,7 +122,6 @@ func start(ctx context.Context, setup wire.Program, module []byte, last bool) (p
 	defer stop()
 	failure, err = p.ready(setup, module)
 	p.lower() // the threads that it has begun meanwhile
-	p.begun = p.processorTime()
 	if err != nil {
 		failure, err = p.died(ctx, err)
 		p.end()
@@ -183,14 +180,13 @@ func launch(ctx context.Context, setup wire.Program, last bool) (*process, error
 	return p, nil
 }
 
-// spent is the processor time of the last run of a process that has ended, beside that of
-// its start and of the runs before.
+// spent is the processor time of a process that has ended.
 func (p *process) spent() time.Duration {
 	state := p.sandbox.Wait()
 	if state == nil {
 		return 0
 	}
-	return state.UserTime() + state.SystemTime() - p.begun - p.used
+	return state.UserTime() + state.SystemTime()
 }
 
 // spare has the kernel end a runner, rather than anything else here, where memory is short.
