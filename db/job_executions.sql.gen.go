@@ -136,9 +136,9 @@ type ListDaysWithoutPartitionRow struct {
 	Detached string
 }
 
-// Of the given beginnings of days those of which a part has no partition, and the table
-// that has the day in its name where there is one: somebody detached it by hand. What
-// retention detached is about to be dropped and counts as gone.
+// Takes beginnings of days. Returns each day with a moment that no partition holds,
+// and the table that has the day in its name, if somebody detached one by hand. A table
+// that retention detached is about to be dropped and counts as gone.
 func (q *Queries) ListDaysWithoutPartition(ctx context.Context, days []time.Time) ([]ListDaysWithoutPartitionRow, error) {
 	rows, err := q.db.Query(ctx, ListDaysWithoutPartition, days)
 	if err != nil {
@@ -250,9 +250,9 @@ type MakePartitionParams struct {
 	Span string
 }
 
-// Cross-tenant: maintenance of partitions. When the partition ends that it made, or the
-// given time where it made none: its day has partitions, or one that is being detached. The function is all that a process may do to the
-// table's shape.
+// Cross-tenant: maintenance of partitions. Returns when the new partition ends. Returns
+// the given time if it made none, because partitions hold all of the day, or one is being
+// detached. The function is all that a process may do to the table's shape.
 func (q *Queries) MakePartition(ctx context.Context, arg MakePartitionParams) (time.Time, error) {
 	row := q.db.QueryRow(ctx, MakePartition, arg.At, arg.Span)
 	var ends time.Time

@@ -16,9 +16,9 @@ AS $$
 $$;
 -- +goose StatementEnd
 
--- Of the given beginnings of days those of which a part has no partition, and the table
--- that has the day in its name where somebody detached it by hand. A table that retention
--- detached is about to be dropped and counts as gone.
+-- Takes beginnings of days. Returns each day with a moment that no partition holds,
+-- and the table that has the day in its name, if somebody detached one by hand. A table
+-- that retention detached is about to be dropped and counts as gone.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION job_executions_without(days timestamptz[]) RETURNS TABLE (day timestamptz, detached text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
@@ -111,8 +111,8 @@ $$;
 REVOKE ALL ON FUNCTION make_job_executions_partition(timestamptz, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION make_job_executions_partition(timestamptz, text) TO scheduler_engine;
 
--- The functions of the release before, which its processes call until the last of them
--- is replaced: they know months alone, of which a part may have partitions.
+-- The functions of the release before. Its processes call them until the last of them is
+-- replaced. They know only months, and a part of a month may have partitions already.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION create_job_executions_partition(at timestamptz) RETURNS boolean
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, public, pg_temp SET timezone = 'UTC'
@@ -146,7 +146,7 @@ $$;
 
 -- Detaches the oldest partition that lies wholly before the given time. Returns
 -- its name, 'busy' when it did not get a lock in time, and '' when there is none. It
--- refuses the last seven days, whatever it is asked.
+-- never removes one of the last seven days.
 --
 -- A plain DETACH: DETACH ... CONCURRENTLY runs in no function, and would need the
 -- owner's password in a process that runs all the time. While a plain one waits for its

@@ -13,15 +13,15 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_i
 ON CONFLICT (id, scheduled_at) DO NOTHING;
 
 -- name: MakePartition :one
--- Cross-tenant: maintenance of partitions. When the partition ends that it made, or the
--- given time where it made none: its day has partitions, or one that is being detached. The function is all that a process may do to the
--- table's shape.
+-- Cross-tenant: maintenance of partitions. Returns when the new partition ends. Returns
+-- the given time if it made none, because partitions hold all of the day, or one is being
+-- detached. The function is all that a process may do to the table's shape.
 SELECT coalesce(make_job_executions_partition(@at::timestamptz, @span::text), @at::timestamptz)::timestamptz AS ends;
 
 -- name: ListDaysWithoutPartition :many
--- Of the given beginnings of days those of which a part has no partition, and the table
--- that has the day in its name where there is one: somebody detached it by hand. What
--- retention detached is about to be dropped and counts as gone.
+-- Takes beginnings of days. Returns each day with a moment that no partition holds,
+-- and the table that has the day in its name, if somebody detached one by hand. A table
+-- that retention detached is about to be dropped and counts as gone.
 SELECT coalesce(w.day)::timestamptz AS day, coalesce(w.detached, '')::text AS detached FROM job_executions_without(@days::timestamptz[]) w;
 
 -- name: ListFailingJobs :many

@@ -177,7 +177,8 @@ func (p Plan) days(s *schedule.Schedule) (first []time.Time) {
 	return first
 }
 
-// detached refuses a range of which a day is not in the history. Each table is told once.
+// detached refuses a range if one of its days is not in the history. It names each table
+// once.
 func detached(days []partition.Missing) error {
 	var fields []fault.Field
 	told := ""

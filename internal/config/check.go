@@ -58,8 +58,8 @@ func checkPromoter(loaded Promoter, found *problems) {
 	checkDays("RETENTION_DAYS", loaded.RetentionDays, found)
 }
 
-// leastDays are the settings that are days, or 0 for something else, with how many
-// days the database keeps what they speak of, whatever it is asked.
+// leastDays are the settings in days that may also be 0. least is the smallest number of
+// days: the database refuses to remove younger rows. zero says what 0 does.
 var leastDays = map[string]struct {
 	least int
 	zero  string

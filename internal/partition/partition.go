@@ -20,13 +20,13 @@ const (
 	// Ahead is how many months beyond the current one have their partition where
 	// nothing else is configured.
 	Ahead = 3
-	// LeastDays is how long the database keeps each execution, in days, whatever it
-	// is asked.
+	// LeastDays is the shortest retention in days: the database refuses to remove
+	// younger partitions.
 	LeastDays = 7
 
-	// Of days that are kept, up to so many have a partition each; up to so many, their
-	// weeks have. A read over all of the history then touches some 65 partitions
-	// at most, of which each costs it a lock for itself and one for each index.
+	// Where up to dailyUpTo days are kept, each day has a partition. Up to weeklyUpTo,
+	// each week has one. A read over all of the history then touches some 65 partitions
+	// at most. Each of them costs one lock for the table and one for each index.
 	dailyUpTo  = 45
 	weeklyUpTo = 400
 	// Days and weeks are made ahead for less time than months: a fortnight of them

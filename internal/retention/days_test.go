@@ -94,8 +94,8 @@ func TestSpansFollowEachOther(t *testing.T) {
 	}
 }
 
-// TestWholeDaysGo keeps thirty days, of which each has a partition; the month before
-// them goes once its last day is too old.
+// TestWholeDaysGo keeps thirty days. Each day has a partition. The one before the first
+// day holds the rest of a month: it goes too, because its last day is too old.
 func TestWholeDaysGo(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -272,7 +272,7 @@ func TestAPollGoesOnWhereItFindsNothing(t *testing.T) {
 }
 
 // A poll finds, and so locks, no more of a tenant than its limits leave room for. On the
-// commit before it found 16 here, of which three could start.
+// commit before it found 16 here. Three of them could start.
 func TestAPollTakesWhatALimitLeavesRoomFor(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -112,8 +112,8 @@ func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
 	return rows, nil
 }
 
-// Of a tenant that may run atLimit executions at once limitedSize wait, each of which
-// takes limitedTime: atLimit / limitedTime a second is all that its limit allows.
+// A tenant may run atLimit executions at once. limitedSize of them wait, and each takes
+// limitedTime. So its limit allows atLimit / limitedTime a second.
 const (
 	atLimit     = 40
 	limitedSize = 8_000
