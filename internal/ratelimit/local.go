@@ -10,6 +10,7 @@ type local struct {
 	full    time.Duration // when it is full again
 	refused time.Duration // until when the last refusal holds
 	unpaid  time.Duration // what was given that the shared bucket does not know of
+	ahead   ahead         // what the shared bucket knows of and was not given yet
 }
 
 // idle says that a bucket is as good as a new one.

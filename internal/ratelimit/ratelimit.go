@@ -154,16 +154,22 @@ func (b *Buckets) Take(ctx context.Context, bucket string, rate Rate) Verdict {
 
 func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
 	if b.askRedis() {
+		v, more := b.spend(bucket, rate)
+		if v.OK {
+			return v
+		}
+		if more > 0 {
+			defer b.answered(bucket)
+		}
 		unpaid := b.takeUnpaid(bucket)
 		asking, span := b.asking(ctx)
-		full, ok, err := b.shared(asking, bucket, rate, unpaid)
+		given, err := b.shared(asking, bucket, rate, unpaid, more)
 		span.End()
 		if err == nil {
-			b.mirror(bucket, full)
 			if b.away.Swap(false) {
 				b.log.InfoContext(ctx, "request limits are shared again")
 			}
-			return verdict(rate, full, ok)
+			return verdict(rate, b.mirror(bucket, given), given.ok)
 		}
 		b.keepUnpaid(bucket, unpaid)
 		if !b.away.Swap(true) {
@@ -206,33 +212,43 @@ func (b *Buckets) askRedis() bool {
 // the window, and what this process gave while Redis did not answer. That fills
 // the bucket to twice the window at most, so that nobody waits longer than a
 // window for what others were given. The script answers whether a request was
-// there, and how long until the bucket is full again.
+// there, how long until the bucket is full again, and how much the process got ahead.
+// It gets that (ARGV[4]) only while the bucket is at most half used: near the limit
+// each request is counted by itself.
 var script = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000000 + t[2]
-local step, window, unpaid = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local step, window, unpaid, ahead = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local full = math.max(tonumber(redis.call('GET', KEYS[1]) or now), now)
 full = math.max(full, math.min(full + unpaid, now + 2 * window))
-local ok = 0
+local ok, given = 0, 0
 if full + step - now <= window then full, ok = full + step, 1 end
+if ok == 1 and full + ahead - now <= window / 2 then full, given = full + ahead, ahead end
 if ok == 1 or unpaid > 0 then
   redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil((full - now) / 1000) + 1)
 end
-return {ok, full - now}`)
+return {ok, full - now, given}`)
 
-func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate, unpaid time.Duration) (full time.Duration, ok bool, err error) {
+// answer is what the shared bucket says.
+type answer struct {
+	ok    bool
+	full  time.Duration // until the bucket is full again
+	ahead time.Duration // what this process got beyond the request
+}
+
+func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate, unpaid, more time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	answer, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket},
-		rate.step().Microseconds(), rate.Window.Microseconds(), unpaid.Microseconds()).Int64Slice()
+	said, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket},
+		rate.step().Microseconds(), rate.Window.Microseconds(), unpaid.Microseconds(), more.Microseconds()).Int64Slice()
 	if err != nil {
 		b.unanswered.Add(1)
-		return 0, false, fmt.Errorf("ask for a request limit: %w", err)
+		return answer{}, fmt.Errorf("ask for a request limit: %w", err)
 	}
-	if len(answer) != 2 {
-		return 0, false, errors.New("the answer about a request limit is not one")
+	if len(said) != 3 {
+		return answer{}, errors.New("the answer about a request limit is not one")
 	}
-	return time.Duration(answer[1]) * time.Microsecond, answer[0] == 1, nil
+	return answer{ok: said[0] == 1, full: time.Duration(said[1]) * time.Microsecond, ahead: time.Duration(said[2]) * time.Microsecond}, nil
 }
 
 // takeUnpaid takes, for one request to Redis, what this process gave of a bucket
@@ -256,15 +272,22 @@ func (b *Buckets) keepUnpaid(bucket string, unpaid time.Duration) {
 }
 
 // mirror makes the bucket of this process at least as full as the shared one, so
-// that a Redis that is late hands out no fresh burst. Answers come in any order.
-func (b *Buckets) mirror(bucket string, full time.Duration) {
+// that a Redis that is late hands out no fresh burst, and keeps what came ahead. Answers
+// come in any order. It returns how full the bucket is without what is left of that.
+func (b *Buckets) mirror(bucket string, given answer) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, k := b.since.Elapsed(), b.kind(bucket)
 	k.find(bucket, now)
-	if found, ok := k.own[bucket]; ok { // spare buckets are of several names
-		found.full = max(found.full, now+full)
+	found, ok := k.own[bucket]
+	if !ok { // spare buckets are of several names
+		return given.full
 	}
+	found.full = max(found.full, now+given.full)
+	if given.ahead > 0 {
+		found.ahead.paid, found.ahead.until = found.ahead.left(now)+given.ahead, now+aheadKept
+	}
+	return max(0, given.full-found.ahead.left(now))
 }
 
 // own asks the bucket of this process.
