@@ -51,20 +51,21 @@ const (
 // schemaNames are the files that must spell such names. They may do so in code, and in
 // comments after the word "column".
 var schemaNames = map[string]string{
-	"sqlc.yaml":                               shardNames + "|" + backlogNames, // gives them right names in Go
-	"db/queries/audit_log.sql":                shardNames,
-	"internal/audit/audit_test.go":            shardNames,
-	"internal/audit/list_test.go":             shardNames,
-	"internal/audit/trim_test.go":             shardNames,
-	"internal/postgres/migrate_rule_test.go":  shardNames,
-	"internal/postgres/shards_test.go":        backlogNames,
-	"internal/proof/bench/store_bounded.go":   shardNames,
-	"internal/rest/list_plan_test.go":         shardNames,
-	"migrations/000102_jobs.sql":              shardNames,
-	"migrations/000103_executions.sql":        backlogNames,
-	"migrations/000202_count_in_shards.sql":   backlogNames,
-	"migrations/000220_record_change.sql":     shardNames,
-	"migrations/000106_secrets_and_audit.sql": shardNames,
+	"sqlc.yaml":                                shardNames + "|" + backlogNames, // gives them right names in Go
+	"db/queries/audit_log.sql":                 shardNames,
+	"internal/audit/audit_test.go":             shardNames,
+	"internal/audit/list_test.go":              shardNames,
+	"internal/audit/trim_test.go":              shardNames,
+	"internal/postgres/migrate_rule_test.go":   shardNames,
+	"internal/postgres/shards_test.go":         backlogNames,
+	"internal/proof/bench/store_bounded.go":    shardNames,
+	"internal/rest/list_plan_test.go":          shardNames,
+	"migrations/000102_jobs.sql":               shardNames,
+	"migrations/000103_executions.sql":         backlogNames,
+	"migrations/000202_count_in_shards.sql":    backlogNames,
+	"migrations/000220_record_change.sql":      shardNames,
+	"migrations/000620_record_change_cost.sql": shardNames,
+	"migrations/000106_secrets_and_audit.sql":  shardNames,
 }
 
 // installed are comments in the bodies of functions. Databases have them as they are,
