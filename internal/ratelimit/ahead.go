@@ -30,6 +30,9 @@ func (a *ahead) left(now time.Duration) time.Duration {
 	return a.paid
 }
 
+// idle says that nothing is left, and that no request came lately.
+func (a *ahead) idle(now time.Duration) bool { return a.left(now) == 0 && now-a.last >= aheadOf }
+
 // wanted is how much a request asks for beyond its own step; zero where it asks for none.
 func (a *ahead) wanted(rate Rate, now time.Duration) time.Duration {
 	busy := a.last > 0 && now-a.last < aheadOf

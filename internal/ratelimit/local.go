@@ -14,7 +14,9 @@ type local struct {
 }
 
 // idle says that a bucket is as good as a new one.
-func (l *local) idle(now time.Duration) bool { return l.full <= now && l.refused <= now }
+func (l *local) idle(now time.Duration) bool {
+	return l.full <= now && l.refused <= now && l.ahead.idle(now)
+}
 
 // kind holds the buckets of one kind, so that one kind cannot push out another:
 // anybody can make addresses fail, and only a tenant's owner can name the tenant.
