@@ -162,7 +162,7 @@ func (s *Store) redefine(ctx context.Context, tx *postgres.Tx, who tenant.Actor,
 	if err != nil {
 		return job, renamed(fmt.Errorf("update job: %w", err))
 	}
-	if job, err = fromRow(row); err != nil {
+	if job, err = fromRow(&row); err != nil {
 		return job, err
 	}
 	return job, s.insertVersion(ctx, tx, job, author{who.Subject, e.restored, changed}, protected)
@@ -283,7 +283,7 @@ func lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) 
 	if err != nil {
 		return Job{}, missing(err)
 	}
-	return fromRow(row)
+	return fromRow(&row)
 }
 
 // missing turns "no row" into the answer for a job that is not there.

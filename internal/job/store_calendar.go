@@ -148,7 +148,7 @@ func Reschedule(ctx context.Context, tx *postgres.Tx, who tenant.Actor, edit cal
 	jobs := make([]Job, len(rows))
 	var ids []uuid.UUID
 	for i, row := range rows {
-		if jobs[i], err = fromRow(row); err != nil {
+		if jobs[i], err = fromRow(&row); err != nil {
 			return err
 		}
 		for _, named := range jobs[i].Calendars {

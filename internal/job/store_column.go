@@ -115,6 +115,7 @@ var (
 	typeOfJSON     = reflect.TypeFor[json.RawMessage]()
 	typeOfDuration = reflect.TypeFor[Duration]() // in milliseconds
 	typeOfTime     = reflect.TypeFor[*time.Time]()
+	typeOfRetry    = reflect.TypeFor[Retry]()
 )
 
 func reader(setting, column reflect.Type) func(to, from reflect.Value) error {
@@ -131,6 +132,12 @@ func reader(setting, column reflect.Type) func(to, from reflect.Value) error {
 				return nil
 			}
 			return inner(to, from.Elem())
+		}
+	case setting == typeOfRetry:
+		return func(to, from reflect.Value) error {
+			rule, err := readRetry(from.Bytes())
+			to.Set(reflect.ValueOf(rule))
+			return err
 		}
 	case column == typeOfJSON && setting != typeOfJSON:
 		return func(to, from reflect.Value) error {
@@ -181,7 +188,7 @@ func writer(column, setting reflect.Type) func(to, from reflect.Value) error {
 
 // Rows stop here: nulls, enumerations and JSON columns become domain values.
 
-func fromRow(r db.ScheduledJob) (Job, error) {
+func fromRow(r *db.ScheduledJob) (Job, error) {
 	j := Job{
 		ID: r.ID, TenantID: r.TenantID, Version: int(r.Version), Set: r.SetName, CreatedBy: r.CreatedBy,
 		CreatedAt: r.CreatedAt.UTC(), UpdatedAt: r.UpdatedAt.UTC(), AnchorAt: r.AnchorAt.UTC(),
@@ -190,7 +197,7 @@ func fromRow(r db.ScheduledJob) (Job, error) {
 		NextExecutionAt: columns.UTC(r.NextExecutionAt), LastExecutionAt: columns.UTC(r.LastExecutionAt), ExecutionCount: r.ExecutionCount,
 		AuditedAt: columns.UTC(r.AuditedAt), AuditDifference: r.AuditDifference,
 	}
-	if err := readColumns(&j.Spec, &r); err != nil {
+	if err := readColumns(&j.Spec, r); err != nil {
 		return Job{}, fmt.Errorf("read job %s: %w", r.ID, err)
 	}
 	return j, nil

@@ -104,7 +104,7 @@ func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 		}
 		inserted.QueryRow(func(i int, row db.ScheduledJob, err error) {
 			if errs[i] = err; err == nil {
-				jobs[i], errs[i] = fromRow(row)
+				jobs[i], errs[i] = fromRow(&row)
 			}
 		})
 		kept.Exec(func(i int, err error) { errs[len(specs)+i] = err })

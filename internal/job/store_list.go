@@ -109,24 +109,26 @@ func (s *Store) Count(ctx context.Context, who tenant.Actor) (n int, err error) 
 
 // readRow is a row that was read: of a page, or the last one before the bound.
 type readRow struct {
-	row  db.ScheduledJob
+	row  *db.ScheduledJob
 	key  string
 	fits bool
 	end  bool // no more rows were read
 }
 
-func (l readRow) position() *Position {
+func (l *readRow) position() *Position {
 	return &Position{CreatedAt: l.row.CreatedAt.UTC(), Key: l.key, ID: l.row.ID}
 }
 
 // pageOf takes a page out of the rows that were read, and says where to go on.
 func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error) {
-	var last *Position
-	for _, r := range rows {
+	jobs = make([]Listed, 0, min(limit, len(rows)))
+	var last *readRow
+	for i := range rows {
+		r := &rows[i]
 		if r.fits && len(jobs) == limit {
-			return jobs, last, nil
+			return jobs, last.position(), nil
 		}
-		last = r.position()
+		last = r
 		if r.fits {
 			one := Listed{Key: r.key}
 			if one.Job, err = fromRow(r.row); err != nil {
@@ -135,7 +137,7 @@ func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error
 			jobs = append(jobs, one)
 		}
 		if r.end {
-			return jobs, last, nil
+			return jobs, last.position(), nil
 		}
 	}
 	return jobs, nil, nil
@@ -153,8 +155,9 @@ func newestJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	for _, row := range found {
-		rows = append(rows, readRow{row: row, fits: true})
+	rows = make([]readRow, len(found))
+	for i := range found {
+		rows[i] = readRow{row: &found[i], fits: true}
 	}
 	return rows, nil
 }
@@ -164,8 +167,10 @@ func listedJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	for _, r := range found {
-		rows = append(rows, readRow{row: r.ScheduledJob, fits: r.Fits, end: r.Number == scanRows})
+	rows = make([]readRow, len(found))
+	for i := range found {
+		r := &found[i]
+		rows[i] = readRow{row: &r.ScheduledJob, fits: r.Fits, end: r.Number == scanRows}
 	}
 	return rows, nil
 }
@@ -183,8 +188,10 @@ func sorted(ctx context.Context, tx *postgres.Tx, f Filter, p db.ListJobsParams)
 	if err != nil {
 		return nil, fmt.Errorf("list jobs: %w", err)
 	}
-	for _, r := range found {
-		rows = append(rows, readRow{row: r.ScheduledJob, key: r.SortKey, fits: true})
+	rows = make([]readRow, len(found))
+	for i := range found {
+		r := &found[i]
+		rows[i] = readRow{row: &r.ScheduledJob, key: r.SortKey, fits: true}
 	}
 	return rows, nil
 }

@@ -245,7 +245,7 @@ func (f *present) adopt(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 
 func keep(jobs map[string]Job, rows []db.ScheduledJob) error {
 	for _, row := range rows {
-		j, err := fromRow(row)
+		j, err := fromRow(&row)
 		if err != nil {
 			return err
 		}

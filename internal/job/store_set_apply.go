@@ -132,7 +132,7 @@ func (p SetPlan) lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor) (m
 		return nil, fmt.Errorf("lock jobs: %w", err)
 	}
 	for _, row := range rows {
-		if jobs[row.ID], err = fromRow(row); err != nil {
+		if jobs[row.ID], err = fromRow(&row); err != nil {
 			return nil, err
 		}
 	}

@@ -39,7 +39,7 @@ const cancellingMost = 10_000
 // shown is a job with how far the cancelling of its executions is, which is asked
 // of a job only that was ever ended with many.
 func shown(ctx context.Context, tx *postgres.Tx, row db.ScheduledJob) (Job, error) {
-	j, err := fromRow(row)
+	j, err := fromRow(&row)
 	if err != nil || row.Generation == 0 {
 		return j, err
 	}

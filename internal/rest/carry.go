@@ -49,7 +49,7 @@ var structCarriers sync.Map // of [2]reflect.Type to carrier
 
 func structCarrier(to, from reflect.Type) carrier {
 	type twins struct {
-		to, from []int
+		to, from place
 		carry    carrier
 	}
 	var all []twins
@@ -63,12 +63,23 @@ func structCarrier(to, from reflect.Type) carrier {
 	}
 	return func(to, from reflect.Value) (unreadable error) {
 		for _, f := range all {
-			if err := f.carry(to.FieldByIndex(f.to), from.FieldByIndex(f.from)); err != nil {
+			if err := f.carry(f.to.in(to), f.from.in(from)); err != nil {
 				unreadable = err
 			}
 		}
 		return unreadable
 	}
+}
+
+// place is where a field is in a struct.
+type place []int
+
+// in is the field of a struct. Nearly all fields are in none of its groups.
+func (p place) in(of reflect.Value) reflect.Value {
+	if len(p) == 1 {
+		return of.Field(p[0])
+	}
+	return of.FieldByIndex(p)
 }
 
 // namesOf are the contract's names of a struct's fields. The domain keeps some in
@@ -184,7 +195,8 @@ func fromNullable(inner carrier) carrier {
 // toNullable writes null for a zero value, which is how the domain says "none", or
 // leaves it out where the contract lets it be absent.
 func toNullable(to reflect.Type, inner carrier, optional bool) carrier {
-	given, null, zero := reflect.ValueOf(true), reflect.ValueOf(false), reflect.Zero(to.Elem())
+	given, null := reflect.ValueOf(true), reflect.MakeMapWithSize(to, 1) // one null for all: a value that is set is a map of its own
+	null.SetMapIndex(reflect.ValueOf(false), reflect.Zero(to.Elem()))
 	return func(to, from reflect.Value) error {
 		switch {
 		case !from.IsZero():
@@ -194,8 +206,7 @@ func toNullable(to reflect.Type, inner carrier, optional bool) carrier {
 			to.SetMapIndex(given, value)
 			return err
 		case !optional:
-			to.Set(reflect.MakeMapWithSize(to.Type(), 1))
-			to.SetMapIndex(null, zero)
+			to.Set(null)
 		}
 		return nil
 	}

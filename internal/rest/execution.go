@@ -175,10 +175,10 @@ func viewExecution(e execution.Execution) api.Execution {
 		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
 		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ProgressMessage: textOrNull(e.Doing), ScheduledAt: e.ScheduledAt,
 		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: viewDuration(e.DurationUS), Result: e.Result,
-		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
+		ErrorType: null[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
 		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
-		MissedCount: nullable.NewNullNullable[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
+		MissedCount: null[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
 		BackfillID: orNull(e.BackfillID), RetryOf: orNull(e.RetryOf), RetriedAs: orNull(e.RetriedAs), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
 	}
 	if e.Error != nil {
@@ -196,11 +196,11 @@ func viewExecution(e execution.Execution) api.Execution {
 
 func viewWait(w *execution.Wait) nullable.Nullable[api.WaitingOn] {
 	if w == nil {
-		return nullable.NewNullNullable[api.WaitingOn]()
+		return null[api.WaitingOn]()
 	}
 	view := api.WaitingOn{
 		Reason: api.WaitReason(w.Reason), Until: orNull(w.Until), Key: textOrNull(w.Key),
-		Used: nullable.NewNullNullable[int](), Limit: nullable.NewNullNullable[int](),
+		Used: null[int](), Limit: null[int](),
 	}
 	switch w.Reason {
 	case execution.WaitJob, execution.WaitKey, execution.WaitType, execution.WaitTenant:
@@ -213,7 +213,7 @@ func viewAttempt(id uuid.UUID, a execution.Attempt) api.Attempt {
 	view := api.Attempt{
 		Number: a.Number, Status: api.AttemptStatus(a.Status), StartedAt: orNull(a.StartedAt), EndedAt: orNull(a.EndedAt),
 		DurationMs: viewDuration(a.DurationUS), WorkerID: orNull(a.WorkerID),
-		ErrorType: nullable.NewNullNullable[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
+		ErrorType: null[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
 		Logs: fmt.Sprintf("%s/executions/%s/logs?attempt=%d", base, id, a.Number),
 	}
 	if a.Error != nil {
@@ -226,14 +226,14 @@ func viewAttempt(id uuid.UUID, a execution.Attempt) api.Attempt {
 // viewDuration is a duration in milliseconds.
 func viewDuration(us *int64) nullable.Nullable[float64] {
 	if us == nil {
-		return nullable.NewNullNullable[float64]()
+		return null[float64]()
 	}
 	return nullable.NewNullableWithValue(float64(*us) / 1000)
 }
 
 func rawOrNull(raw json.RawMessage) nullable.Nullable[json.RawMessage] {
 	if len(raw) == 0 {
-		return nullable.NewNullNullable[json.RawMessage]()
+		return null[json.RawMessage]()
 	}
 	return nullable.NewNullableWithValue(raw)
 }
@@ -246,7 +246,7 @@ func (s *server) GetExecutionTimeline(ctx context.Context, request api.GetExecut
 	}
 	e, spent := t.Execution, func(kind execution.PhaseKind) float64 { return millis(t.Spent(kind)) }
 	answer := api.GetExecutionTimeline200JSONResponse{
-		ExecutionID: e.ID, Status: api.ExecutionStatus(e.Status), ScheduledAt: e.ScheduledAt, StartedAt: orNull(e.StartedAt), LateMs: nullable.NewNullNullable[float64](),
+		ExecutionID: e.ID, Status: api.ExecutionStatus(e.Status), ScheduledAt: e.ScheduledAt, StartedAt: orNull(e.StartedAt), LateMs: null[float64](),
 		Summary: t.Summary(), Partial: t.Partial, WaitingOn: viewWait(e.WaitingOn), Phases: make([]api.TimelinePhase, len(t.Phases)),
 		SpentMs: api.TimelineSpent{
 			Promotion: spent(execution.PhasePromotion), Delay: spent(execution.PhaseDelay), Limit: spent(execution.PhaseLimit), Backlog: spent(execution.PhaseBacklog),
@@ -258,7 +258,7 @@ func (s *server) GetExecutionTimeline(ctx context.Context, request api.GetExecut
 	}
 	for i, p := range t.Phases {
 		answer.Phases[i] = api.TimelinePhase{
-			Kind: api.TimelinePhaseKind(p.Kind), StartedAt: p.From, EndedAt: orNull(p.To), DurationMs: millis(t.Length(p)), Attempt: nullable.NewNullNullable[int](),
+			Kind: api.TimelinePhaseKind(p.Kind), StartedAt: p.From, EndedAt: orNull(p.To), DurationMs: millis(t.Length(p)), Attempt: null[int](),
 			Limit: textOrNull(api.WaitReason(p.Limit)), Status: textOrNull(api.ExecutionStatus(p.Status)),
 		}
 		if p.Attempt > 0 {

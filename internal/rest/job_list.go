@@ -45,8 +45,8 @@ func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject
 	}
 	next := s.onward(page, placeOfJob(after))
 	answer := api.ListJobs200JSONResponse{Total: total, Items: make([]api.Job, len(jobs)), NextCursor: orNull(next), HasMore: next != nil}
-	for i, one := range jobs {
-		answer.Items[i] = viewJob(one.Job)
+	for i := range jobs {
+		showJob(&answer.Items[i], &jobs[i].Job)
 	}
 	return answer, nil
 }

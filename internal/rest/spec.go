@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/oapi-codegen/nullable"
@@ -118,7 +120,13 @@ func viewConfig(raw json.RawMessage) (config api.JobConfig) {
 }
 
 func viewJob(j job.Job) (view api.Job) {
-	mustCarry(&view, &j.Spec)
+	showJob(&view, &j)
+	return view
+}
+
+// showJob fills what is shown of a job.
+func showJob(view *api.Job, j *job.Job) {
+	mustCarry(view, &j.Spec)
 	view.Trigger.SetNull()
 	if !j.Scheduled() {
 		view.Trigger.Set(api.JobTriggerManual)
@@ -131,7 +139,6 @@ func viewJob(j job.Job) (view api.Job) {
 	view.Status, view.StatusReason, view.StatusBy, view.StatusAt = api.JobStatus(j.Status), textOrNull(j.StatusReason), textOrNull(j.StatusBy), j.StatusAt
 	view.PausedUntil, view.NextExecutionAt, view.LastExecutionAt = orNull(j.PausedUntil), orNull(j.Upcoming()), orNull(j.LastExecutionAt)
 	view.ExecutionCount, view.ReconciledAt, view.ReconciledDifference = j.ExecutionCount, orNull(j.AuditedAt), orNull(j.AuditDifference)
-	return view
 }
 
 // definitionOf is a definition as the contract writes it, all fields given that are
@@ -159,9 +166,22 @@ func orZero[T any](p *T) T {
 	return value
 }
 
+// nulls are the contract's nulls, by their types: a job has a dozen, and each would be a map
+// of its own. Nobody writes into one, since Set and SetNull make another.
+var nulls sync.Map // of reflect.Type to nullable.Nullable
+
+func null[T any]() nullable.Nullable[T] {
+	key := reflect.TypeFor[T]()
+	found, ok := nulls.Load(key)
+	if !ok {
+		found, _ = nulls.LoadOrStore(key, nullable.NewNullNullable[T]())
+	}
+	return found.(nullable.Nullable[T])
+}
+
 func orNull[T any](p *T) nullable.Nullable[T] {
 	if p == nil {
-		return nullable.NewNullNullable[T]()
+		return null[T]()
 	}
 	return nullable.NewNullableWithValue(*p)
 }
@@ -169,14 +189,14 @@ func orNull[T any](p *T) nullable.Nullable[T] {
 // numberOrNull is null for zero, which is how the domain writes "no bound".
 func numberOrNull[T int | int64](number T) nullable.Nullable[T] {
 	if number == 0 {
-		return nullable.NewNullNullable[T]()
+		return null[T]()
 	}
 	return nullable.NewNullableWithValue(number)
 }
 
 func textOrNull[T ~string](text T) nullable.Nullable[T] {
 	if text == "" {
-		return nullable.NewNullNullable[T]()
+		return null[T]()
 	}
 	return nullable.NewNullableWithValue(text)
 }
