@@ -19,11 +19,12 @@ DECLARE
     mine    smallint;
     head    record;
     said    text; -- the parts of the entry that do not depend on its place
+    zone    text := current_setting('timezone');
     entry   public.audit_log;
 BEGIN
-    -- Times are recorded in UTC, whatever a login by hand has set: a function that sets it for
-    -- itself pays for that at each call.
-    IF current_setting('timezone') <> 'UTC' THEN
+    -- Times are recorded in UTC. A function with a SET of its own pays for it at each call;
+    -- this one pays only in sessions with another zone, and gives them theirs back.
+    IF zone <> 'UTC' THEN
         PERFORM set_config('timezone', 'UTC', true);
     END IF;
 
@@ -59,6 +60,9 @@ BEGIN
         SELECT jsonb_object_agg(n.key, was -> n.key) - unsaid, jsonb_object_agg(n.key, n.value) - unsaid INTO was, is_now
         FROM jsonb_each(is_now) n WHERE n.value <> was -> n.key;
         IF is_now IS NULL OR is_now = '{}' THEN
+            IF zone <> 'UTC' THEN
+                PERFORM set_config('timezone', zone, true);
+            END IF;
             RETURN NULL;
         END IF;
     ELSE
@@ -75,7 +79,8 @@ BEGIN
     entry.object_type := TG_ARGV[0];
     entry.object_id := row ->> TG_ARGV[1];
     entry.change := change;
-    -- audit_text is called for large texts alone: it is not inlined, and costs 15 µs.
+    -- audit_text bounds large texts. It is called for those alone: PostgreSQL does not inline
+    -- it, since jsonb_build_object is not immutable, and a call costs 15 µs.
     entry.before := jsonb_strip_nulls(was)::text;
     IF octet_length(entry.before) > 16384 THEN
         entry.before := public.audit_text(entry.before);
@@ -120,6 +125,9 @@ BEGIN
         || public.audit_part((extract(epoch FROM entry.at) * 1000000)::bigint::text) || said, 'UTF8'));
     INSERT INTO public.audit_log VALUES (entry.*);
     UPDATE public.audit_heads h SET seq = entry.seq, hash = entry.hash WHERE h.tenant_id = owner AND h.strand = entry.strand;
+    IF zone <> 'UTC' THEN
+        PERFORM set_config('timezone', zone, true);
+    END IF;
     RETURN NULL;
 END
 $$;

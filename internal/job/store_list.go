@@ -115,7 +115,11 @@ type readRow struct {
 	end  bool // no more rows were read
 }
 
+// position is where a list goes on after a row; after none it does not.
 func (l *readRow) position() *Position {
+	if l == nil {
+		return nil
+	}
 	return &Position{CreatedAt: l.row.CreatedAt.UTC(), Key: l.key, ID: l.row.ID}
 }
 

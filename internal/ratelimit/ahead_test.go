@@ -22,6 +22,7 @@ func TestRequestsThatFollowClosely(t *testing.T) {
 	busy := ratelimit.Rate{Requests: 1_000_000, Window: time.Second} // a bucket is full again at once
 	untilTimely(t, func(try int) string {
 		b, before := newBuckets(t, server.URL), evaluations(t, server)
+		<-time.After(100 * time.Millisecond) // a process forgets most where it has run for a while
 		for i := range 50 {
 			for tenant := range 20 { // a new bucket makes this process forget idle ones
 				v := b.Take(t.Context(), fmt.Sprint("tenant:", try, "-", tenant), busy)
@@ -62,6 +63,108 @@ func TestAheadIsNoMoreThanTheBucketHas(t *testing.T) {
 		}
 		if given < 996 || given > 1000+refilled {
 			return fmt.Sprintf("%d of 1000 were given, while %d came back", given, refilled)
+		}
+		return ""
+	})
+}
+
+// TestABurstAfterAPause has five processes hold something ahead, and then empties the bucket
+// through all of them: no more comes out than the limit, what flows in, and what may be held.
+func TestABurstAfterAPause(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	rate := ratelimit.Rate{Requests: 1000, Window: time.Second}
+	untilTimely(t, func(try int) string {
+		var all []*ratelimit.Buckets
+		name := fmt.Sprint("tenant:", try)
+		for range 5 {
+			b := newBuckets(t, server.URL)
+			all = append(all, b)
+			for range 20 {
+				b.Take(t.Context(), name, rate)
+			}
+		}
+		<-time.After(15 * time.Millisecond)
+		given, began := 0, clock.Start()
+		for range 400 {
+			for _, b := range all {
+				if b.Take(t.Context(), name, rate).OK {
+					given++
+				}
+			}
+		}
+		most := 1000 + 40 + 1 + int(began.Elapsed()/time.Millisecond)
+		for _, b := range all {
+			if _, _, late := b.Connections(); late > 0 {
+				return "Redis was late"
+			}
+		}
+		if given > most {
+			t.Fatalf("%d were given, want %d at most", given, most)
+		}
+		return ""
+	})
+}
+
+// TestABurstThroughOneProcess has nine other processes ask before it, who each take ahead. It
+// finds all that they did not use or hold: no more than they used.
+func TestABurstThroughOneProcess(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	rate := ratelimit.Rate{Requests: 1000, Window: 10 * time.Second} // 2 requests ahead at most
+	untilTimely(t, func(try int) string {
+		name, last := fmt.Sprint("tenant:", try), newBuckets(t, server.URL)
+		all := []*ratelimit.Buckets{last}
+		for range 9 {
+			b := newBuckets(t, server.URL)
+			all = append(all, b)
+			for range 3 {
+				b.Take(t.Context(), name, rate)
+			}
+		}
+		given := 0
+		for range 1000 {
+			if last.Take(t.Context(), name, rate).OK {
+				given++
+			}
+		}
+		for _, b := range all {
+			if _, _, late := b.Connections(); late > 0 {
+				return "Redis was late"
+			}
+		}
+		if given < 1000-2*9*3 {
+			t.Fatalf("%d of 1000 were given after 27 through others", given)
+		}
+		return ""
+	})
+}
+
+// TestADearRequestBesideWhatIsAhead takes a request of several out of what this process has
+// ahead and the bucket together, and is told the whole wait where it does not fit.
+func TestADearRequestBesideWhatIsAhead(t *testing.T) {
+	t.Parallel()
+	server := redistest.New(t)
+	rate := ratelimit.Rate{Requests: 9_000, Window: 3 * time.Minute} // one is ahead at most
+	untilTimely(t, func(try int) string {
+		b, name := newBuckets(t, server.URL), fmt.Sprint("tenant:", try)
+		for range 3 { // the third leaves one ahead
+			if !b.Take(t.Context(), name, rate).OK {
+				return "a first one was refused"
+			}
+		}
+		dear := rate
+		dear.Cost = 8_900
+		if v := b.Take(t.Context(), name, dear); !v.OK || v.Remaining < 96 || v.Remaining > 97+50 {
+			return fmt.Sprintf("8,900 beside three: %+v", v)
+		}
+		dear.Cost = 1000
+		v := b.Take(t.Context(), name, dear)
+		if _, _, late := b.Connections(); late > 0 {
+			return "Redis was late"
+		}
+		if wait := 900 * 20 * time.Millisecond; v.OK || v.Retry > wait+100*time.Millisecond || v.Retry < wait-3*time.Second {
+			return fmt.Sprintf("1,000 more: %+v", v)
 		}
 		return ""
 	})

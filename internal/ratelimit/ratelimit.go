@@ -154,22 +154,20 @@ func (b *Buckets) Take(ctx context.Context, bucket string, rate Rate) Verdict {
 
 func (b *Buckets) take(ctx context.Context, bucket string, rate Rate) Verdict {
 	if b.askRedis() {
-		v, more := b.spend(bucket, rate)
+		v, o := b.spend(bucket, rate)
 		if v.OK {
 			return v
 		}
-		if more > 0 {
-			defer b.answered(bucket)
-		}
 		unpaid := b.takeUnpaid(bucket)
 		asking, span := b.asking(ctx)
-		given, err := b.shared(asking, bucket, rate, unpaid, more)
+		came, err := b.shared(asking, bucket, rate.Window, o, unpaid)
 		span.End()
+		b.keep(bucket, o, came)
 		if err == nil {
 			if b.away.Swap(false) {
 				b.log.InfoContext(ctx, "request limits are shared again")
 			}
-			return verdict(rate, b.mirror(bucket, given), given.ok)
+			return verdict(rate, b.mirror(bucket, came), came.ok)
 		}
 		b.keepUnpaid(bucket, unpaid)
 		if !b.away.Swap(true) {
@@ -236,11 +234,11 @@ type answer struct {
 	ahead time.Duration // what this process got beyond the request
 }
 
-func (b *Buckets) shared(ctx context.Context, bucket string, rate Rate, unpaid, more time.Duration) (answer, error) {
+func (b *Buckets) shared(ctx context.Context, bucket string, window time.Duration, o order, unpaid time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	said, err := script.Run(ctx, b.client, []string{"sched:rate:" + bucket},
-		rate.step().Microseconds(), rate.Window.Microseconds(), unpaid.Microseconds(), more.Microseconds()).Int64Slice()
+		o.step.Microseconds(), window.Microseconds(), unpaid.Microseconds(), o.more.Microseconds()).Int64Slice()
 	if err != nil {
 		b.unanswered.Add(1)
 		return answer{}, fmt.Errorf("ask for a request limit: %w", err)
@@ -272,22 +270,23 @@ func (b *Buckets) keepUnpaid(bucket string, unpaid time.Duration) {
 }
 
 // mirror makes the bucket of this process at least as full as the shared one, so
-// that a Redis that is late hands out no fresh burst, and keeps what came ahead. Answers
-// come in any order. It returns how full the bucket is without what is left of that.
-func (b *Buckets) mirror(bucket string, given answer) time.Duration {
+// that a Redis that is late hands out no fresh burst. Answers come in any order. It
+// returns for how long the bucket is not full yet. Where the request was allowed, what is
+// left ahead counts as if it were still in the bucket.
+func (b *Buckets) mirror(bucket string, came answer) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now, k := b.since.Elapsed(), b.kind(bucket)
 	k.find(bucket, now)
 	found, ok := k.own[bucket]
 	if !ok { // spare buckets are of several names
-		return given.full
+		return came.full
 	}
-	found.full = max(found.full, now+given.full)
-	if given.ahead > 0 {
-		found.ahead.paid, found.ahead.until = found.ahead.left(now)+given.ahead, now+aheadKept
+	found.full = max(found.full, now+came.full)
+	if !came.ok {
+		return came.full
 	}
-	return max(0, given.full-found.ahead.left(now))
+	return max(0, came.full-found.ahead.left(now))
 }
 
 // own asks the bucket of this process.
