@@ -20,9 +20,8 @@ type ahead struct {
 	paid  time.Duration // how much of it is left
 	until time.Duration // when it is lost
 
-	// What came in this process lately is the most that it takes ahead: where each of many
-	// processes takes a little and a burst then reaches one of them, no more is lost than what
-	// the others used.
+	// A process takes no more ahead than came in it lately: where many processes each take a
+	// little, and a burst then reaches one of them, it lacks no more than the others used.
 	began        time.Duration // when a period of aheadOf began
 	came, before time.Duration // the steps of the requests of this period, and of the one before
 
