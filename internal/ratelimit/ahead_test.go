@@ -80,11 +80,11 @@ func TestABurstAfterAPause(t *testing.T) {
 		for range 5 {
 			b := newBuckets(t, server.URL)
 			all = append(all, b)
-			for range 20 {
+			for range 3 {
 				b.Take(t.Context(), name, rate)
 			}
 		}
-		<-time.After(15 * time.Millisecond)
+		<-time.After(85 * time.Millisecond) // what is kept so long comes on top of what flowed in
 		given, began := 0, clock.Start()
 		for range 400 {
 			for _, b := range all {
@@ -111,7 +111,7 @@ func TestABurstAfterAPause(t *testing.T) {
 func TestABurstThroughOneProcess(t *testing.T) {
 	t.Parallel()
 	server := redistest.New(t)
-	rate := ratelimit.Rate{Requests: 1000, Window: 10 * time.Second} // 2 requests ahead at most
+	rate := ratelimit.Rate{Requests: 1000, Window: time.Second} // 20 requests ahead at most
 	untilTimely(t, func(try int) string {
 		name, last := fmt.Sprint("tenant:", try), newBuckets(t, server.URL)
 		all := []*ratelimit.Buckets{last}
@@ -148,23 +148,23 @@ func TestADearRequestBesideWhatIsAhead(t *testing.T) {
 	rate := ratelimit.Rate{Requests: 9_000, Window: 3 * time.Minute} // one is ahead at most
 	untilTimely(t, func(try int) string {
 		b, name := newBuckets(t, server.URL), fmt.Sprint("tenant:", try)
-		for range 3 { // the third leaves one ahead
+		began := clock.Start()
+		for range 2 { // the second leaves one ahead
 			if !b.Take(t.Context(), name, rate).OK {
 				return "a first one was refused"
 			}
 		}
 		dear := rate
-		dear.Cost = 8_900
-		if v := b.Take(t.Context(), name, dear); !v.OK || v.Remaining < 96 || v.Remaining > 97+50 {
-			return fmt.Sprintf("8,900 beside three: %+v", v)
+		dear.Cost = 9000 // the two, and the one ahead, come back within 60 ms
+		if v := b.Take(t.Context(), name, dear); v.OK || v.Retry > 60*time.Millisecond || v.Retry < 59*time.Millisecond-began.Elapsed() {
+			return fmt.Sprintf("all beside two: %+v", v)
 		}
-		dear.Cost = 1000
-		v := b.Take(t.Context(), name, dear)
+		dear.Cost = 8998
+		if v := b.Take(t.Context(), name, dear); !v.OK {
+			return fmt.Sprintf("all but two: %+v", v)
+		}
 		if _, _, late := b.Connections(); late > 0 {
 			return "Redis was late"
-		}
-		if wait := 900 * 20 * time.Millisecond; v.OK || v.Retry > wait+100*time.Millisecond || v.Retry < wait-3*time.Second {
-			return fmt.Sprintf("1,000 more: %+v", v)
 		}
 		return ""
 	})
