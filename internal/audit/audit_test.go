@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/calendar"
@@ -304,26 +305,37 @@ func TestTheLogIsAppendOnly(t *testing.T) {
 	}
 }
 
+// session is a connection of the API's role, until the test ends.
+func (b *bundle) session() *pgxpool.Conn {
+	b.t.Helper()
+	conn, err := b.api.Pool().Acquire(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(conn.Release)
+	return conn
+}
+
+// byHand sends statements, and says how many rows they changed.
+func (b *bundle) byHand(conn *pgxpool.Conn, statements ...string) (changed int64) {
+	b.t.Helper()
+	for _, sql := range statements {
+		tag, err := conn.Exec(b.t.Context(), sql)
+		if err != nil {
+			b.t.Fatalf("%s: %v", sql, err)
+		}
+		changed += tag.RowsAffected()
+	}
+	return changed
+}
+
 // A login that puts its role off to change something is recorded by its name.
 func TestALoginThatPutsItsRoleOff(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.create(b.ours, "a")
-	conn, err := b.api.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	var changed int64
-	for _, sql := range []string{
-		"SET ROLE NONE", "SET app.tenant_id = '" + b.ours.TenantID.String() + "'", "UPDATE scheduled_jobs SET status = 'paused'", "RESET app.tenant_id", "RESET ROLE",
-	} {
-		tag, err := conn.Exec(t.Context(), sql)
-		if err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-		changed += tag.RowsAffected()
-	}
+	conn := b.session()
+	changed := b.byHand(conn, "SET ROLE NONE", "SET app.tenant_id = '"+b.ours.TenantID.String()+"'", "UPDATE scheduled_jobs SET status = 'paused'", "RESET app.tenant_id", "RESET ROLE")
 	list := b.entries(b.ours, audit.Filter{})
 	if changed != 1 || len(list) != 3 || string(list[0].After) != `{"status":"paused"}` || list[0].ActorKind != "process" || list[0].Actor == "" || list[0].Actor == "ada" {
 		t.Errorf("%d rows changed, recorded %+v", changed, list)

@@ -13,29 +13,16 @@ func TestTimesAreRecordedInUTC(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.create(b.ours, "a")
-	conn, err := b.api.Pool().Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	for _, sql := range []string{
-		"SET timezone = 'Australia/Lord_Howe'", "SET app.tenant_id = '" + b.ours.TenantID.String() + "'",
+	conn := b.session()
+	b.byHand(conn,
+		"SET timezone = 'Australia/Lord_Howe'", "SET app.tenant_id = '"+b.ours.TenantID.String()+"'",
 		"UPDATE scheduled_jobs SET status = 'paused', paused_until = '2099-06-01 12:00:00Z'",
-		"BEGIN", "SET CONSTRAINTS ALL IMMEDIATE", "UPDATE scheduled_jobs SET version = version + 1, start_date = '2099-07-01 12:00:00Z'",
-	} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
+		"BEGIN", "SET CONSTRAINTS ALL IMMEDIATE", "UPDATE scheduled_jobs SET version = version + 1, start_date = '2099-07-01 12:00:00Z'")
 	var zone string
 	if err := conn.QueryRow(t.Context(), "SHOW timezone").Scan(&zone); err != nil || zone != "Australia/Lord_Howe" {
 		t.Errorf("within the transaction the zone is %q, %v", zone, err)
 	}
-	for _, sql := range []string{"COMMIT", "RESET app.tenant_id", "RESET timezone"} {
-		if _, err := conn.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
+	b.byHand(conn, "COMMIT", "RESET app.tenant_id", "RESET timezone")
 	list := b.entries(b.ours, audit.Filter{})
 	if len(list) < 2 || !strings.Contains(string(list[0].After), "2099-07-01T12:00:00+00:00") || !strings.Contains(string(list[1].After), "2099-06-01T12:00:00+00:00") {
 		t.Errorf("recorded %+v", list)
