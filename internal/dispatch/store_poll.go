@@ -37,11 +37,12 @@ const patience = 3 * time.Second
 
 // PollAndClaim is Poll, and Claim of what choose says of the candidates, in one
 // transaction of two round trips: nobody else finds them meanwhile. choose also learns how
-// long the poll waited for its turn. A turn that has not come within patience is an error
-// that timed out, before choose is called. After an error the claim may have been made all the
+// long the poll waited for its turn. A turn that has not come within patience, and a poll that
+// waited for a row in its turn (see postgres.DB.InTurn), are errors that timed out, before
+// choose is called. After an error the claim may have been made all the
 // same: Claim with the same token finds it.
 //
-// With inTurn it waits until no other such poll is under way, in any worker. Polls of one
+// With inTurn it waits until no other such poll is at work, in any worker. Polls of one
 // backlog that run side by side each read what the others hold and what they have just
 // removed: with 16 workers that took more of the server than the claims did.
 //

@@ -27,6 +27,10 @@ func (tx *Tx) Together(ctx context.Context, fn func(q *db.Queries) error) error 
 
 func (tx *Tx) send(ctx context.Context, fn func(q *db.Queries) error, commit bool) error {
 	queued := &recorder{tx: tx, commit: commit}
+	if commit && tx.how.turn != "" {
+		queued.batch.Queue(setLockTimeout, tx.how.lockTimeout)
+		queued.batch.Queue(endTurn)
+	}
 	err := fn(db.New(queued))
 	if err == nil {
 		queued.flush(ctx)

@@ -131,40 +131,6 @@ func TestRoundTripsAreCounted(t *testing.T) {
 	}
 }
 
-// A turn that does not come is an error after patience, and a statement of a turn that
-// came waits for other locks as long as any other.
-func TestTurns(t *testing.T) {
-	t.Parallel()
-	d, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.Engine, Name: "test", MaxConns: 3})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(d.Close)
-	nested := func(turn string) error {
-		return d.InTurn(t.Context(), "a", time.Second, func(tx *postgres.Tx) error {
-			if err := read(t, tx); err != nil {
-				return err
-			}
-			return d.InTurn(t.Context(), turn, time.Millisecond, func(tx *postgres.Tx) error { return read(t, tx) })
-		})
-	}
-	if err := nested("b"); err != nil {
-		t.Errorf("two turns of different names: %v", err)
-	}
-	if err := nested("a"); !postgres.TimedOut(err) {
-		t.Errorf("two turns of one name: %v, want a time-out", err)
-	}
-	var within, without string
-	const ask = "SELECT current_setting('lock_timeout')"
-	err = d.InTurn(t.Context(), "a", time.Millisecond, func(tx *postgres.Tx) error {
-		return errors.Join(read(t, tx), tx.Row(t.Context(), ask).Scan(&within))
-	})
-	err = errors.Join(err, d.Pool().QueryRow(t.Context(), ask).Scan(&without))
-	if err != nil || within != without {
-		t.Errorf("lock_timeout is %q in a turn and %q else, %v", within, without, err)
-	}
-}
-
 // A transaction that is led knows its time once its first statement was
 // answered, and begins with nothing else.
 func TestALedTransactionBeginsWithARead(t *testing.T) {

@@ -29,6 +29,7 @@ type Tx struct {
 	committed bool
 	cut       bool       // see Cut
 	opening   *pgx.Batch // what begins it, until that is sent
+	how       opening
 }
 
 // opened reads the answers to what began the transaction; an error of them is
@@ -75,14 +76,25 @@ func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{led: true}, fn)
 }
 
-// InTurn is InTxLed, and waits first until no other transaction of the same turn is under
-// way, in any process. Two at once would not be wrong: one after the other they are quicker.
-// The first statement sees what the one before committed. Tx.At is from before the wait, so
-// statements use statement_timestamp(). An error that TimedOut knows says that the turn has
-// not come within patience: the process that has it may stand still.
+// InTurn is InTxLed, and waits first until no other transaction has the same turn, in any
+// process. Two at once would not be wrong: one after the other they are quicker.
+// Tx.At is from before the wait, so statements use statement_timestamp(). An error that
+// TimedOut knows says that the turn has not come within patience, because the process that
+// has it may stand still, or that a statement before the last waited for a lock for longer
+// than turnLockTimeout: nobody keeps the turn that long for one row.
+//
+// The turn ends where CommitWith begins: its statements may wait, and its commit takes seconds
+// where the disk or a standby is slow. The next transaction finds locked what this one has
+// locked, and not yet what it writes.
 func (d *DB) InTurn(ctx context.Context, turn string, patience time.Duration, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{led: true, turn: turn, patience: patience, lockTimeout: d.lockTimeout}, fn)
 }
+
+// turnLockTimeout is lock_timeout in a turn, in milliseconds. SKIP LOCKED is no promise not to
+// wait. Where the update of a row is committed while the row is looked at, PostgreSQL 15
+// follows it to its last version and waits for the transaction that has locked that one
+// (heap_lock_updated_tuple).
+const turnLockTimeout = "100"
 
 // InTenant runs fn in one transaction that sees and writes the rows of one
 // tenant only, even if its statements name another.
@@ -143,7 +155,7 @@ type opening struct {
 	each             bool   // see InTenantEach
 	turn             string // see InTurn
 	patience         time.Duration
-	lockTimeout      string // of the session, which holds again when the turn has come
+	lockTimeout      string // of the session, which holds again for CommitWith
 }
 
 // begin is the statement that begins the transaction; empty where the round trip is
@@ -175,9 +187,34 @@ func (o opening) settings() []setting {
 		all = append(all, setting{"enable_sort", "off"})
 	}
 	if o.turn != "" {
-		all = append(all, setting{"lock_timeout", o.lockTimeout})
+		all = append(all, setting{"lock_timeout", turnLockTimeout})
 	}
 	return all
+}
+
+// The lock of a turn is one of the session, because those of a transaction last until its
+// commit is answered. So the transaction unlocks it, however it ends. The server does so
+// where the connection is lost.
+const (
+	setLockTimeout = "SELECT set_config('lock_timeout', $1, true)"
+
+	takeTurn = "SELECT set_config('lock_timeout', $1, true), pg_advisory_lock(hashtext('turn'), hashtext($2))"
+	endTurn  = "SELECT pg_advisory_unlock_all()"
+)
+
+// commit and rollback are the statements that end the transaction.
+func (o opening) commit() string {
+	if o.turn != "" {
+		return endTurn + "; COMMIT"
+	}
+	return "COMMIT"
+}
+
+func (o opening) rollback() string {
+	if o.turn != "" {
+		return "ROLLBACK; " + endTurn
+	}
+	return "ROLLBACK"
 }
 
 // batch is everything that is sent ahead of the first statement.
@@ -189,7 +226,7 @@ func (o opening) batch() *pgx.Batch {
 	var text strings.Builder
 	text.WriteString("SELECT now()")
 	if o.turn != "" {
-		b.Queue("SELECT set_config('lock_timeout', $1, true), pg_advisory_xact_lock(hashtext('turn'), hashtext($2))", fmt.Sprint(o.patience.Milliseconds()), o.turn)
+		b.Queue(takeTurn, fmt.Sprint(o.patience.Milliseconds()), o.turn)
 		text.WriteString(", (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint")
 	}
 	var values []any
@@ -220,7 +257,7 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 	// pool: that is the roll-back when fn panics or the connection is lost.
 	defer conn.Release()
 	o.call, _ = ctx.Value(callKey{}).(string)
-	tx := &Tx{conn: conn, through: conn, opening: o.batch()}
+	tx := &Tx{conn: conn, through: conn, opening: o.batch(), how: o}
 	if o.led || o.each {
 		tx.through = leader{tx, o}
 	} else if err := tx.opened(conn.SendBatch(ctx, tx.opening), o).Close(); err != nil {
@@ -236,13 +273,13 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 		}
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, _ = conn.Exec(undo, "ROLLBACK") // fn's error is the one that tells
+		_, _ = conn.Exec(undo, o.rollback()) // fn's error is the one that tells
 		return Fault(err)
 	}
 	if tx.committed || tx.opening != nil { // or never begun
 		return nil
 	}
-	tag, err := conn.Exec(ctx, "COMMIT")
+	tag, err := conn.Exec(ctx, o.commit())
 	if err != nil {
 		return Fault(err)
 	}

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// longTurn is how long a poll with its claim may keep the turn to poll, and outOfTurnFor
-	// how long a worker polls without one after it kept it for longer, or waited for one that
-	// did not come: nobody's slow connection, slow commits or standstill hold up all others.
+	// longTurn is how long a poll may keep the turn, and outOfTurnFor how long a worker
+	// polls without one after it kept it for longer, or waited for one that did not come:
+	// nobody's slow connection or standstill holds up all others.
 	longTurn     = 500 * time.Millisecond
 	outOfTurnFor = 5 * time.Second
 	// spareCandidates is how many more candidates than have room a poll asks for after one
@@ -53,8 +53,8 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		}
 		return ids
 	})
-	noTurn := inTurn && held == 0 && postgres.TimedOut(err) // a poll itself waits for no lock
-	if noTurn || inTurn && held+began.Elapsed() > longTurn {
+	noTurn := inTurn && held == 0 && postgres.TimedOut(err) // or the poll waited for a row in its turn
+	if noTurn || inTurn && held > longTurn {
 		w.outOfTurn = clock.Start()
 	}
 	if noTurn {

@@ -324,21 +324,21 @@ func TestPollsOfABacklogDoNotMeet(t *testing.T) {
 const waitForTurn = `SELECT 0, count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// Polls in turn come one after the other: what one left is all that the next one finds,
-// be it locked or not while it waited.
+// Polls in turn come one after the other: the next one finds none of what the one before
+// claimed, and the others once they are free again, at its commit.
 func TestPollsTakeTurns(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	like := b.pending(nil)
 	b.line(like, uuid.New(), 12, time.Minute)
 	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
-	var second []dispatch.Claimed
+	var second, rest []dispatch.Claimed
 	var both sync.WaitGroup
 	first := b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
 		both.Go(func() {
 			second = b.pollAs(true, func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate {
-				if len(found) != 7 || waited <= 0 {
-					t.Errorf("the second finds %d after %v, want 7 and a wait", len(found), waited)
+				if len(found) > 7 || waited <= 0 {
+					t.Errorf("the second finds %d after %v, want 7 at most and a wait", len(found), waited)
 				}
 				return found
 			})
@@ -347,8 +347,9 @@ func TestPollsTakeTurns(t *testing.T) {
 		return found[:5]
 	})
 	both.Wait()
-	if len(first) != 5 || len(second) != 7 {
-		t.Errorf("%d and %d claimed, want 5 and 7", len(first), len(second))
+	rest = b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate { return found })
+	if len(first) != 5 || len(second)+len(rest) != 7 {
+		t.Errorf("%d, %d and %d claimed, want 5 and the other 7", len(first), len(second), len(rest))
 	}
 }
 

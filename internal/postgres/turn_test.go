@@ -1,0 +1,149 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+// inTurns is a pool whose transactions take turns, a session beside it, and one that watches.
+func inTurns(t *testing.T) (d *postgres.DB, beside, watch *pgx.Conn) {
+	t.Helper()
+	database := pgtest.New(t)
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	for _, conn := range []**pgx.Conn{&beside, &watch} {
+		if *conn, err = pgx.Connect(t.Context(), database.AdminURL); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = (*conn).Close(context.Background()) })
+	}
+	return d, beside, watch
+}
+
+func do(t *testing.T, conn *pgx.Conn, sql string) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// turn is a transaction of turn "a" that reads, and then does then.
+func turn(t *testing.T, d *postgres.DB, patience time.Duration, then func(tx *postgres.Tx) error) error {
+	return d.InTurn(t.Context(), "a", patience, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
+}
+
+func nothing(*postgres.Tx) error { return nil }
+
+func gauge(ctx context.Context, q *db.Queries) error {
+	return q.SetGauges(ctx, db.SetGaugesParams{Names: []string{"x"}, Values: []int64{1}})
+}
+
+// wantFree has the turn come at once, and no session keep any lock.
+func wantFree(t *testing.T, d *postgres.DB, when string) {
+	t.Helper()
+	var kept int
+	err := d.Pool().QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&kept)
+	if err = errors.Join(err, turn(t, d, time.Millisecond, nothing)); err != nil || kept != 0 {
+		t.Errorf("%s: %d locks are kept, and the next turn: %v", when, kept, err)
+	}
+}
+
+// A turn that does not come is an error after patience. However a transaction ends, its turn
+// ends with it.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	d, _, _ := inTurns(t)
+	for name, nested := range map[string]string{"two turns of different names": "b", "two turns of one name": "a"} {
+		err := turn(t, d, time.Second, func(*postgres.Tx) error {
+			return d.InTurn(t.Context(), nested, time.Millisecond, func(tx *postgres.Tx) error { return read(t, tx) })
+		})
+		if timedOut := postgres.TimedOut(err); timedOut != (nested == "a") || !timedOut && err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		wantFree(t, d, name)
+	}
+	failure := errors.New("not this time")
+	if err := turn(t, d, time.Second, func(*postgres.Tx) error { return failure }); !errors.Is(err, failure) {
+		t.Errorf("the transaction ends with %v, want %v", err, failure)
+	}
+	wantFree(t, d, "after a roll-back")
+	if err := turn(t, d, time.Second, func(tx *postgres.Tx) error {
+		return tx.CommitWith(t.Context(), func(q *db.Queries) error { return gauge(t.Context(), q) })
+	}); err != nil {
+		t.Error(err)
+	}
+	wantFree(t, d, "after a commit with a statement")
+}
+
+// Nobody waits for the commit of the turn before. On the commit before, 16 workers waited up
+// to three seconds for one whose commit waited for a slow standby.
+func TestATurnEndsBeforeItsCommit(t *testing.T) {
+	t.Parallel()
+	d, beside, watch := inTurns(t)
+	for _, sql := range []string{
+		"CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_advisory_xact_lock_shared(99); RETURN NULL; END $$",
+		"CREATE CONSTRAINT TRIGGER wait_at_commit AFTER INSERT ON service_gauges DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION wait_at_commit()",
+		"SELECT pg_advisory_lock(99)",
+	} {
+		do(t, beside, sql)
+	}
+	first := make(chan error, 1)
+	go func() {
+		first <- turn(t, d, time.Second, func(tx *postgres.Tx) error {
+			return tx.CommitWith(t.Context(), func(q *db.Queries) error { return gauge(t.Context(), q) })
+		})
+	}()
+	until(t, "the commit waits", func() bool { return waits(t, watch, "COMMIT", 0) })
+	if err := turn(t, d, time.Second, nothing); err != nil {
+		t.Errorf("the next turn: %v", err)
+	}
+	do(t, beside, "SELECT pg_advisory_unlock(99)")
+	if err := <-first; err != nil {
+		t.Error(err)
+	}
+}
+
+// A statement of a turn waits for no lock for long, but for the last one, which waits as long
+// as any other does.
+func TestTurnsWaitForLocks(t *testing.T) {
+	t.Parallel()
+	d, beside, watch := inTurns(t)
+	do(t, beside, "BEGIN; INSERT INTO service_gauges (name, value, taken_at) VALUES ('x', 0, now())")
+	if err := turn(t, d, time.Second, func(tx *postgres.Tx) error { return gauge(t.Context(), tx.Queries) }); !postgres.TimedOut(err) {
+		t.Errorf("a statement that waits for a row: %v, want a time-out", err)
+	}
+	last := make(chan error, 1)
+	go func() {
+		last <- turn(t, d, time.Second, func(tx *postgres.Tx) error {
+			return tx.CommitWith(t.Context(), func(q *db.Queries) error { return gauge(t.Context(), q) })
+		})
+	}()
+	until(t, "the last statement waits", func() bool { return waits(t, watch, "%SetGauges%", 200*time.Millisecond) })
+	do(t, beside, "ROLLBACK")
+	if err := <-last; err != nil {
+		t.Error(err)
+	}
+	wantFree(t, d, "after both")
+}
+
+// waits tells whether a statement waits for a lock, and for how long at least.
+func waits(t *testing.T, watch *pgx.Conn, like string, least time.Duration) (so bool) {
+	t.Helper()
+	err := watch.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE $1
+		AND clock_timestamp() - query_start >= $2)`, like, least).Scan(&so)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return so
+}
