@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // holding returns a store, a worker that may claim with it, and a transaction that stays
-// open, as that of another process at work. No claim may wait for what it holds.
+// open, as that of another process at work. No claim may wait for what it holds for long.
 func holding(t *testing.T, b *bundle, c dispatch.Config) (*dispatch.Store, uuid.UUID, pgx.Tx) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
@@ -150,12 +151,110 @@ func TestClaimsOfKeysDoNotWaitForOneAnother(t *testing.T) {
 	}
 }
 
+// permitted makes a claim of the tenant, which deals its permits, and an execution of another
+// tenant.
+func permitted(t *testing.T, b *bundle, store *dispatch.Store, worker uuid.UUID) (ids []uuid.UUID, theirs uuid.UUID) {
+	t.Helper()
+	first := b.pending(nil)
+	ids = ofKeys(t, b, store, worker, "one")
+	other := uuid.New()
+	b.line(first, other, 1, 0)
+	return append(ids, first.ID), b.ids("SELECT id FROM active_executions WHERE tenant_id = '" + other.String() + "'")[0]
+}
+
+// While one claim counts a tenant exactly, another that has permits enough waits for it no
+// longer than its patience, and claims the executions of the other tenants. Neither do
+// claims of keys. On the commit before, both waited until the first was committed.
+func TestClaimsWaitBrieflyForAnExactCount(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store, worker, tx := holding(t, b, dispatch.Config{TenantMaxRunning: func() int { return 80 }})
+	ids, theirs := permitted(t, b, store, worker)
+	elsewhere := worker
+	elsewhere[15] ^= 1
+	if _, err := tx.Exec(t.Context(), "SELECT start_runs(array_agg(gen_random_uuid()), array_agg($1::uuid), array_agg('function'::text), NULL, 80, now(), $2) FROM generate_series(1, 60)",
+		b.who.TenantID, elsewhere); err != nil {
+		t.Fatal(err)
+	}
+	won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
+	if err != nil || !slices.Equal(idsOf(won), []uuid.UUID{theirs}) {
+		t.Errorf("claimed %v, %v; want the other tenant's %s", idsOf(won), err, theirs)
+	}
+	if n := b.count("SELECT count(*) FROM running_keys"); n != 0 {
+		t.Errorf("%d keys are taken by what did not start", n)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
+	if err != nil || len(won) != 2 {
+		t.Errorf("claimed %v, %v once the count is free; want both", idsOf(won), err)
+	}
+}
+
+// Two claims of one shard wait for each other for their patience, too: a worker that
+// shares a shard with one whose commits take seconds starts the runs of other tenants.
+func TestClaimsWaitBrieflyForAnotherOfTheirShard(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store, worker, tx := holding(t, b, dispatch.Config{})
+	ids, theirs := permitted(t, b, store, worker)
+	if _, err := tx.Exec(t.Context(), "SELECT start_runs(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], '{function}', NULL, 0, now(), $2)", b.who.TenantID, worker); err != nil {
+		t.Fatal(err)
+	}
+	won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
+	if err != nil || !slices.Equal(idsOf(won), []uuid.UUID{theirs}) {
+		t.Errorf("claimed %v, %v; want the other tenant's %s", idsOf(won), err, theirs)
+	}
+	if n := b.count("SELECT count(*) FROM active_executions WHERE id = $1 AND pooled", ids[1]); n != 1 {
+		t.Error("nobody polls the execution that was left out")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
+	if err != nil || len(won) != 2 {
+		t.Errorf("claimed %v, %v once the shard is free; want both", idsOf(won), err)
+	}
+}
+
+// A poll whose claim waits for a count has no turn any more: other workers poll meanwhile. On
+// the commit before, they waited until its commit was answered.
+func TestPollsDoNotWaitForClaims(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	made := []uuid.UUID{b.pending(nil).ID, b.pending(nil).ID}
+	b.exec("UPDATE active_executions SET pooled = true")
+	_, _, tx := holding(t, b, dispatch.Config{})
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM running_shards WHERE tenant_id = $1 FOR UPDATE", b.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	all := func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate { return found }
+	var first []dispatch.Claimed
+	var claim sync.WaitGroup
+	claim.Go(func() { first = b.pollAs(true, all) })
+	eventually(t, "the claim waits for the count", func() bool {
+		return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+	})
+	if won := b.pollAs(true, all); len(won) != 0 {
+		t.Errorf("%d claimed of what another poll has found", len(won))
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	claim.Wait()
+	if len(first) != len(made) {
+		t.Errorf("%d claimed once the count is free, want %d", len(first), len(made))
+	}
+}
+
 // A claim takes its keys back where the permits were used up while it waited for its shard.
 func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	store, worker, tx := holding(t, b, dispatch.Config{})
 	ids := ofKeys(t, b, store, worker, "one")
+	b.exec("CREATE OR REPLACE FUNCTION claim_patience() RETURNS interval LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 minute' $$")
 	if _, err := tx.Exec(t.Context(), "UPDATE running_shards SET permits = 0 WHERE tenant_id = $1", b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
@@ -167,7 +266,7 @@ func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 		won, _, failure = store.Claim(t.Context(), worker, uuid.New(), ids)
 	}()
 	eventually(t, "the claim waits for its shard", func() bool {
-		return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
+		return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'") == 1
 	})
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
