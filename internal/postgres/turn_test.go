@@ -49,13 +49,15 @@ func gauge(ctx context.Context, q *db.Queries) error {
 	return q.SetGauges(ctx, db.SetGaugesParams{Names: []string{"x"}, Values: []int64{1}})
 }
 
-// wantFree has the turn come at once, and no session keep any lock.
+// wantFree has the turn come at once, and no session keep any lock or setting.
 func wantFree(t *testing.T, d *postgres.DB, when string) {
 	t.Helper()
 	var kept int
-	err := d.Pool().QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())").Scan(&kept)
-	if err = errors.Join(err, turn(t, d, time.Millisecond, nothing)); err != nil || kept != 0 {
-		t.Errorf("%s: %d locks are kept, and the next turn: %v", when, kept, err)
+	var timeout string
+	err := d.Pool().QueryRow(t.Context(), `SELECT count(*), current_setting('lock_timeout') FROM pg_locks
+		WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&kept, &timeout)
+	if err = errors.Join(err, turn(t, d, time.Millisecond, nothing)); err != nil || kept != 0 || timeout != "4s" {
+		t.Errorf("%s: %d locks are kept, lock_timeout is %s, and the next turn: %v", when, kept, timeout, err)
 	}
 }
 

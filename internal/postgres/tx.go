@@ -273,7 +273,9 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 		}
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_, _ = conn.Exec(undo, o.rollback()) // fn's error is the one that tells
+		if _, failed := conn.Exec(undo, o.rollback()); failed != nil { // fn's error is the one that tells
+			_ = conn.Conn().Close(undo) // and with it goes whatever it has locked
+		}
 		return Fault(err)
 	}
 	if tx.committed || tx.opening != nil { // or never begun
