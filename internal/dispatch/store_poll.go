@@ -42,7 +42,7 @@ const patience = 3 * time.Second
 // choose is called. After an error the claim may have been made all the
 // same: Claim with the same token finds it.
 //
-// With inTurn it waits until no other such poll is at work, in any worker. Polls of one
+// With inTurn it waits until no other poll has the turn, in any worker. Polls of one
 // backlog that run side by side each read what the others hold and what they have just
 // removed: with 16 workers that took more of the server than the claims did.
 //

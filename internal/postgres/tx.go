@@ -274,7 +274,7 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
 		if _, failed := conn.Exec(undo, o.rollback()); failed != nil { // fn's error is the one that tells
-			_ = conn.Conn().Close(undo) // and with it goes whatever it has locked
+			_ = conn.Conn().Close(undo) // so the server unlocks what its session holds
 		}
 		return Fault(err)
 	}

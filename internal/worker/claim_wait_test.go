@@ -162,59 +162,44 @@ func permitted(t *testing.T, b *bundle, store *dispatch.Store, worker uuid.UUID)
 	return append(ids, first.ID), b.ids("SELECT id FROM active_executions WHERE tenant_id = '" + other.String() + "'")[0]
 }
 
-// While one claim counts a tenant exactly, another that has permits enough waits for it no
-// longer than its patience, and claims the executions of the other tenants. Neither do
-// claims of keys. On the commit before, both waited until the first was committed.
-func TestClaimsWaitBrieflyForAnExactCount(t *testing.T) {
+// A claim waits briefly for the count of a tenant that another claim has locked: one that
+// counts exactly, or one of its own shard. It claims the executions of the other tenants,
+// takes no key, and leaves the rest to polls. On the commit before, it waited until the
+// other was committed.
+func TestClaimsWaitBriefly(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	store, worker, tx := holding(t, b, dispatch.Config{TenantMaxRunning: func() int { return 80 }})
-	ids, theirs := permitted(t, b, store, worker)
-	elsewhere := worker
-	elsewhere[15] ^= 1
-	if _, err := tx.Exec(t.Context(), "SELECT start_runs(array_agg(gen_random_uuid()), array_agg($1::uuid), array_agg('function'::text), NULL, 80, now(), $2) FROM generate_series(1, 60)",
-		b.who.TenantID, elsewhere); err != nil {
-		t.Fatal(err)
-	}
-	won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
-	if err != nil || !slices.Equal(idsOf(won), []uuid.UUID{theirs}) {
-		t.Errorf("claimed %v, %v; want the other tenant's %s", idsOf(won), err, theirs)
-	}
-	if n := b.count("SELECT count(*) FROM running_keys"); n != 0 {
-		t.Errorf("%d keys are taken by what did not start", n)
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
-	if err != nil || len(won) != 2 {
-		t.Errorf("claimed %v, %v once the count is free; want both", idsOf(won), err)
-	}
-}
-
-// Two claims of one shard wait for each other for their patience, too: a worker that
-// shares a shard with one whose commits take seconds starts the runs of other tenants.
-func TestClaimsWaitBrieflyForAnotherOfTheirShard(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	store, worker, tx := holding(t, b, dispatch.Config{})
-	ids, theirs := permitted(t, b, store, worker)
-	if _, err := tx.Exec(t.Context(), "SELECT start_runs(ARRAY[gen_random_uuid()], ARRAY[$1::uuid], '{function}', NULL, 0, now(), $2)", b.who.TenantID, worker); err != nil {
-		t.Fatal(err)
-	}
-	won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
-	if err != nil || !slices.Equal(idsOf(won), []uuid.UUID{theirs}) {
-		t.Errorf("claimed %v, %v; want the other tenant's %s", idsOf(won), err, theirs)
-	}
-	if n := b.count("SELECT count(*) FROM active_executions WHERE id = $1 AND pooled", ids[1]); n != 1 {
-		t.Error("nobody polls the execution that was left out")
-	}
-	if err := tx.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
-	if err != nil || len(won) != 2 {
-		t.Errorf("claimed %v, %v once the shard is free; want both", idsOf(won), err)
+	for name, other := range map[string]struct {
+		runs  int
+		shard byte // beside that of the worker
+	}{
+		"an exact count": {runs: 60, shard: 1}, "a claim of the same shard": {runs: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			store, worker, tx := holding(t, b, dispatch.Config{TenantMaxRunning: func() int { return 80 }})
+			ids, theirs := permitted(t, b, store, worker)
+			elsewhere := worker
+			elsewhere[15] ^= other.shard
+			if _, err := tx.Exec(t.Context(), "SELECT start_runs(array_agg(gen_random_uuid()), array_agg($1::uuid), array_agg('function'::text), NULL, 80, now(), $2) FROM generate_series(1, $3::int)",
+				b.who.TenantID, elsewhere, other.runs); err != nil {
+				t.Fatal(err)
+			}
+			won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
+			if err != nil || !slices.Equal(idsOf(won), []uuid.UUID{theirs}) {
+				t.Errorf("claimed %v, %v; want the other tenant's %s", idsOf(won), err, theirs)
+			}
+			if keys, pooled := b.count("SELECT count(*) FROM running_keys"), b.count("SELECT count(*) FROM active_executions WHERE id = $1 AND pooled", ids[1]); keys != 0 || pooled != 1 {
+				t.Errorf("%d keys are taken, and %d of what was left out is in the pool; want 0 and 1", keys, pooled)
+			}
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
+			if err != nil || len(won) != 2 {
+				t.Errorf("claimed %v, %v once the count is free; want both", idsOf(won), err)
+			}
+		})
 	}
 }
 
@@ -254,7 +239,7 @@ func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 	b := setup(t)
 	store, worker, tx := holding(t, b, dispatch.Config{})
 	ids := ofKeys(t, b, store, worker, "one")
-	b.exec("CREATE OR REPLACE FUNCTION claim_patience() RETURNS interval LANGUAGE sql IMMUTABLE AS $$ SELECT interval '1 minute' $$")
+	b.exec(`DO $$ BEGIN EXECUTE (SELECT replace(pg_get_functiondef(p.oid), '100 milliseconds', '1 minute') FROM pg_proc p WHERE p.proname = 'start_runs' AND p.pronargs = 7); END $$`)
 	if _, err := tx.Exec(t.Context(), "UPDATE running_shards SET permits = 0 WHERE tenant_id = $1", b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
