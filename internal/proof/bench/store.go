@@ -122,15 +122,15 @@ func (s *store) anyWaiting(ctx context.Context) (more bool, err error) {
 	return more, nil
 }
 
-// doneOf counts the completed executions of jobs, and says how many seconds ago the last
-// of them ended.
-func (s *store) doneOf(ctx context.Context, jobs []uuid.UUID) (n int, ago float64, err error) {
-	const query = `SELECT count(*), coalesce(extract(epoch FROM clock_timestamp() - max(completed_at)), 0)::float8
+// doneOf counts the completed executions of jobs, and says how many seconds passed from the
+// first start to the last end.
+func (s *store) doneOf(ctx context.Context, jobs []uuid.UUID) (n int, took float64, err error) {
+	const query = `SELECT count(*), coalesce(extract(epoch FROM max(completed_at) - min(started_at)), 0)::float8
 		FROM job_executions WHERE job_id = ANY ($1) AND status = 'completed'`
-	if err := s.db.Pool().QueryRow(ctx, query, jobs).Scan(&n, &ago); err != nil {
+	if err := s.db.Pool().QueryRow(ctx, query, jobs).Scan(&n, &took); err != nil {
 		return 0, 0, fmt.Errorf("count what is done: %w", postgres.Fault(err))
 	}
-	return n, ago, nil
+	return n, took, nil
 }
 
 // copyJob makes n copies of a tenant's job, due at times over the day that
