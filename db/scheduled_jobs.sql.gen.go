@@ -789,8 +789,9 @@ func (q *Queries) ListJobsToAudit(ctx context.Context, arg ListJobsToAuditParams
 }
 
 const ListNewestJobs = `-- name: ListNewestJobs :many
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs
-WHERE tenant_id = $1 AND deleted_at IS NULL AND (created_at, id) < ($2::timestamptz, $3::uuid)
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, scheduled_jobs.complete_within_seconds, (SELECT coalesce(sum(c.jobs), 0) FROM job_counts c WHERE c.tenant_id = $1)::bigint AS total
+FROM scheduled_jobs
+WHERE scheduled_jobs.tenant_id = $1 AND deleted_at IS NULL AND (created_at, id) < ($2::timestamptz, $3::uuid)
 ORDER BY created_at DESC, id DESC LIMIT $4
 `
 
@@ -801,9 +802,14 @@ type ListNewestJobsParams struct {
 	PageSize int32
 }
 
-// ListJobs without filters. It has one plan for all calls (see postgres.InNewest) and
-// reads the rows of the page alone.
-func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) ([]ScheduledJob, error) {
+type ListNewestJobsRow struct {
+	ScheduledJob ScheduledJob
+	Total        int64
+}
+
+// ListJobs without filters, with how many jobs the tenant has. It has one plan for all
+// calls (see postgres.InNewest) and reads the rows of the page alone.
+func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) ([]ListNewestJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListNewestJobs,
 		arg.TenantID,
 		arg.PlaceAt,
@@ -814,63 +820,64 @@ func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) 
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ScheduledJob
+	var items []ListNewestJobsRow
 	for rows.Next() {
-		var i ScheduledJob
+		var i ListNewestJobsRow
 		if err := rows.Scan(
-			&i.ID,
-			&i.TenantID,
-			&i.Name,
-			&i.Description,
-			&i.Tags,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletedAt,
-			&i.Version,
-			&i.CronExpression,
-			&i.IntervalMs,
-			&i.RunAt,
-			&i.Timezone,
-			&i.AnchorAt,
-			&i.StartDate,
-			&i.EndDate,
-			&i.MaxExecutions,
-			&i.JitterSeconds,
-			&i.DstGap,
-			&i.DstOverlap,
-			&i.Calendars,
-			&i.JobType,
-			&i.Config,
-			&i.SecretNames,
-			&i.RetryConfig,
-			&i.MaxAttempts,
-			&i.TimeoutSeconds,
-			&i.Priority,
-			&i.MaxConcurrent,
-			&i.ConcurrencyKey,
-			&i.OverlapPolicy,
-			&i.OverlapQueueLimit,
-			&i.MisfirePolicy,
-			&i.MisfireLimit,
-			&i.MisfireGraceSeconds,
-			&i.DisableAfterFailures,
-			&i.Status,
-			&i.StatusReason,
-			&i.StatusBy,
-			&i.StatusAt,
-			&i.PausedUntil,
-			&i.ResumePolicy,
-			&i.NextExecutionAt,
-			&i.LastExecutionAt,
-			&i.ExecutionCount,
-			&i.CatchUpUntil,
-			&i.Generation,
-			&i.AuditedAt,
-			&i.AuditDifference,
-			&i.ExecutionTimeoutSeconds,
-			&i.SetName,
-			&i.CompleteWithinSeconds,
+			&i.ScheduledJob.ID,
+			&i.ScheduledJob.TenantID,
+			&i.ScheduledJob.Name,
+			&i.ScheduledJob.Description,
+			&i.ScheduledJob.Tags,
+			&i.ScheduledJob.CreatedBy,
+			&i.ScheduledJob.CreatedAt,
+			&i.ScheduledJob.UpdatedAt,
+			&i.ScheduledJob.DeletedAt,
+			&i.ScheduledJob.Version,
+			&i.ScheduledJob.CronExpression,
+			&i.ScheduledJob.IntervalMs,
+			&i.ScheduledJob.RunAt,
+			&i.ScheduledJob.Timezone,
+			&i.ScheduledJob.AnchorAt,
+			&i.ScheduledJob.StartDate,
+			&i.ScheduledJob.EndDate,
+			&i.ScheduledJob.MaxExecutions,
+			&i.ScheduledJob.JitterSeconds,
+			&i.ScheduledJob.DstGap,
+			&i.ScheduledJob.DstOverlap,
+			&i.ScheduledJob.Calendars,
+			&i.ScheduledJob.JobType,
+			&i.ScheduledJob.Config,
+			&i.ScheduledJob.SecretNames,
+			&i.ScheduledJob.RetryConfig,
+			&i.ScheduledJob.MaxAttempts,
+			&i.ScheduledJob.TimeoutSeconds,
+			&i.ScheduledJob.Priority,
+			&i.ScheduledJob.MaxConcurrent,
+			&i.ScheduledJob.ConcurrencyKey,
+			&i.ScheduledJob.OverlapPolicy,
+			&i.ScheduledJob.OverlapQueueLimit,
+			&i.ScheduledJob.MisfirePolicy,
+			&i.ScheduledJob.MisfireLimit,
+			&i.ScheduledJob.MisfireGraceSeconds,
+			&i.ScheduledJob.DisableAfterFailures,
+			&i.ScheduledJob.Status,
+			&i.ScheduledJob.StatusReason,
+			&i.ScheduledJob.StatusBy,
+			&i.ScheduledJob.StatusAt,
+			&i.ScheduledJob.PausedUntil,
+			&i.ScheduledJob.ResumePolicy,
+			&i.ScheduledJob.NextExecutionAt,
+			&i.ScheduledJob.LastExecutionAt,
+			&i.ScheduledJob.ExecutionCount,
+			&i.ScheduledJob.CatchUpUntil,
+			&i.ScheduledJob.Generation,
+			&i.ScheduledJob.AuditedAt,
+			&i.ScheduledJob.AuditDifference,
+			&i.ScheduledJob.ExecutionTimeoutSeconds,
+			&i.ScheduledJob.SetName,
+			&i.ScheduledJob.CompleteWithinSeconds,
+			&i.Total,
 		); err != nil {
 			return nil, err
 		}

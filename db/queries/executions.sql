@@ -3,7 +3,8 @@
 -- The id holds the scheduled time in milliseconds: the range reads one partition.
 SELECT s.*,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,
+                '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        coalesce((SELECT p.message FROM execution_progress p WHERE p.tenant_id = @tenant_id AND p.execution_id = s.id), '')::text AS progress_message
 FROM executions s
@@ -20,7 +21,8 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
        s.duration_us, s.attempt_started_at,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,
+                '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        0::bigint AS number, true AS fits
 FROM (
@@ -52,7 +54,8 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
        s.duration_us, s.attempt_started_at,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
-       coalesce((SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id), '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
+       coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,
+                '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        s.number, coalesce(s.fits, false)::boolean AS fits
 FROM (

@@ -31,10 +31,11 @@ SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND delet
 FOR NO KEY UPDATE;
 
 -- name: ListNewestJobs :many
--- ListJobs without filters. It has one plan for all calls (see postgres.InNewest) and
--- reads the rows of the page alone.
-SELECT * FROM scheduled_jobs
-WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND (created_at, id) < (@place_at::timestamptz, @place_id::uuid)
+-- ListJobs without filters, with how many jobs the tenant has. It has one plan for all
+-- calls (see postgres.InNewest) and reads the rows of the page alone.
+SELECT sqlc.embed(scheduled_jobs), (SELECT coalesce(sum(c.jobs), 0) FROM job_counts c WHERE c.tenant_id = @tenant_id)::bigint AS total
+FROM scheduled_jobs
+WHERE scheduled_jobs.tenant_id = @tenant_id AND deleted_at IS NULL AND (created_at, id) < (@place_at::timestamptz, @place_id::uuid)
 ORDER BY created_at DESC, id DESC LIMIT @page_size;
 
 -- name: ListJobs :many

@@ -20,14 +20,8 @@ import (
 // list is sorted by.
 type Position struct {
 	CreatedAt time.Time // where the list is sorted by it
-	Key       string    // of another order, as Listed says it
+	Key       string    // of another order; empty where it is createdAt
 	ID        uuid.UUID
-}
-
-// Listed is a job and its place in the list that it is of.
-type Listed struct {
-	Job
-	Key string // empty where the list is sorted by createdAt
 }
 
 // Filter selects jobs; all that is given has to fit. Empty fields select all. The tags
@@ -61,12 +55,19 @@ const (
 	maxSorted = 10_000
 )
 
-// List reads a page of jobs, and where the next one begins; nil: nowhere. By
+// Page is a part of a list.
+type Page struct {
+	Jobs  []Job
+	Next  *Position // where the next page begins; nil: nowhere
+	Total *int      // how many jobs the tenant has, where the statement that read the page says it
+}
+
+// List reads a page of jobs. By
 // createdAt it walks an index, over scanRows rows at most: where the filters
 // leave few of them, a page is short, or empty, although there is more. By
 // anything else it sorts all of the tenant's jobs that were created in the range,
 // of which there may be maxSorted.
-func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Listed, next *Position, err error) {
+func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (page Page, err error) {
 	p := listParams(who, f)
 	in := s.db.InList
 	if f.plain() {
@@ -76,7 +77,7 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Li
 		var rows []readRow
 		switch {
 		case f.plain():
-			rows, err = newestJobs(ctx, tx, p)
+			rows, page.Total, err = newestJobs(ctx, tx, p)
 		case cmp.Or(f.Sort, "createdAt") != "createdAt":
 			rows, err = sorted(ctx, tx, f, p)
 		default:
@@ -88,10 +89,10 @@ func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (jobs []Li
 		if tx.Cut() {
 			rows[len(rows)-1].end = true
 		}
-		jobs, next, err = pageOf(rows, f.Limit)
+		page.Jobs, page.Next, err = pageOf(rows, f.Limit)
 		return err
 	})
-	return jobs, next, err
+	return page, err
 }
 
 // Count is how many jobs the tenant has, as the triggers of the table count them.
@@ -124,8 +125,8 @@ func (l *readRow) position() *Position {
 }
 
 // pageOf takes a page out of the rows that were read, and says where to go on.
-func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error) {
-	jobs = make([]Listed, 0, min(limit, len(rows)))
+func pageOf(rows []readRow, limit int) (jobs []Job, next *Position, err error) {
+	jobs = make([]Job, 0, min(limit, len(rows)))
 	var last *readRow
 	for i := range rows {
 		r := &rows[i]
@@ -134,8 +135,8 @@ func pageOf(rows []readRow, limit int) (jobs []Listed, next *Position, err error
 		}
 		last = r
 		if r.fits {
-			one := Listed{Key: r.key}
-			if one.Job, err = fromRow(r.row); err != nil {
+			one, err := fromRow(r.row)
+			if err != nil {
 				return nil, nil, err
 			}
 			jobs = append(jobs, one)
@@ -154,16 +155,18 @@ func (f Filter) plain() bool {
 	return newest && reflect.ValueOf(f).IsZero()
 }
 
-func newestJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows []readRow, err error) {
+// newestJobs answers no total where there are no rows.
+func newestJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows []readRow, total *int, err error) {
 	found, err := tx.Paged().ListNewestJobs(ctx, db.ListNewestJobsParams{TenantID: p.TenantID, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID, PageSize: p.PageSize})
 	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
+		return nil, nil, fmt.Errorf("list jobs: %w", err)
 	}
 	rows = make([]readRow, len(found))
 	for i := range found {
-		rows[i] = readRow{row: &found[i], fits: true}
+		r := &found[i]
+		rows[i], total = readRow{row: &r.ScheduledJob, fits: true}, new(int(r.Total))
 	}
-	return rows, nil
+	return rows, total, nil
 }
 
 func listedJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows []readRow, err error) {

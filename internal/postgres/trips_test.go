@@ -109,6 +109,9 @@ func TestRoundTripsAreCounted(t *testing.T) {
 		{"statements that are transactions", func() error {
 			return d.InTenantEach(t.Context(), uuid.New(), func(tx *postgres.Tx) error { return errors.Join(row(t, tx.Queries), row(t, tx.Queries)) })
 		}, []string{"NextDue", "NextDue"}},
+		{"the first page of a list", func() error {
+			return d.InNewest(t.Context(), uuid.New(), func(tx *postgres.Tx) error { return errors.Join(read(t, tx), read(t, tx)) })
+		}, []string{"ListDeletingTenants", "ListDeletingTenants"}},
 		{"a snapshot", func() error {
 			return d.InSnapshot(t.Context(), uuid.New(), func(tx *postgres.Tx) error { return read(t, tx) })
 		}, []string{"ListDeletingTenants", "commit"}},

@@ -110,11 +110,11 @@ func TestSetFromATerminal(t *testing.T) {
 	says(t, problems, "applied: 0 created, 0 changed, 0 adopted, 0 deleted")
 
 	// Somebody changes a job past the files, and the files lose one.
-	list, _, err := b.jobs.List(t.Context(), b.ours, job.Filter{Text: "b", Limit: 1})
+	list, err := b.jobs.List(t.Context(), b.ours, job.Filter{Text: "b", Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := b.jobs.Update(t.Context(), tenant.Actor{TenantID: b.ours.TenantID, Subject: "grace"}, list[0].ID, changed(list[0].Spec), 0); err != nil {
+	if _, err := b.jobs.Update(t.Context(), tenant.Actor{TenantID: b.ours.TenantID, Subject: "grace"}, list.Jobs[0].ID, changed(list.Jobs[0].Spec), 0); err != nil {
 		t.Fatal(err)
 	}
 	write(t, dir, "jobs.yaml", yamlJob("b", ""))

@@ -52,12 +52,12 @@ func hashed(body, hash string) string {
 func (b *bundle) jobsOf(t testing.TB, who tenant.Actor, filter job.Filter) []string {
 	t.Helper()
 	filter.Limit = 10_000
-	list, _, err := b.jobs.List(t.Context(), who, filter)
+	list, err := b.jobs.List(t.Context(), who, filter)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var found []string
-	for _, j := range list {
+	for _, j := range list.Jobs {
 		found = append(found, fmt.Sprintf("%s in %q v%d %ds", j.Name, j.Set, j.Version, j.Timeout))
 	}
 	slices.Sort(found)
@@ -178,13 +178,13 @@ func TestSetRefusesWhatMoved(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			b.applied(t, section("", wanted("a", "")))
-			list, _, err := b.jobs.List(t.Context(), b.ours, job.Filter{Limit: 1})
+			list, err := b.jobs.List(t.Context(), b.ours, job.Filter{Limit: 1})
 			if err != nil {
 				t.Fatal(err)
 			}
 			body := section(`,"prune":true`, wanted("a", `,"timeout":7`), wanted("b", ""))
 			plan := b.planned(t, body)
-			move(t, b, list[0].ID.String())
+			move(t, b, list.Jobs[0].ID.String())
 			before := b.jobsOf(t, b.ours, job.Filter{})
 			refused(t, b.inSet(t, "apply", hashed(body, plan.Hash)), http.StatusConflict, "PLAN_OUTDATED")
 			b.has(t, before...)
@@ -253,12 +253,12 @@ func TestSetHasANameOnce(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.applied(t, section("", wanted("a", ""), wanted("b", "")))
-	list, _, err := b.jobs.List(t.Context(), b.ours, job.Filter{Limit: 1})
+	list, err := b.jobs.List(t.Context(), b.ours, job.Filter{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	to := map[string]string{"a": "b", "b": "a"}[list[0].Name]
-	got := b.do(t, request{method: "PUT", path: base + "/jobs/" + list[0].ID.String(), token: b.token(t, b.ours, identity.Developer), body: wanted(to, "")})
+	to := map[string]string{"a": "b", "b": "a"}[list.Jobs[0].Name]
+	got := b.do(t, request{method: "PUT", path: base + "/jobs/" + list.Jobs[0].ID.String(), token: b.token(t, b.ours, identity.Developer), body: wanted(to, "")})
 	refused(t, got, http.StatusConflict, "CONFLICT")
 	refused(t, b.inSet(t, "plan", section("", wanted("c", ""), wanted("c", ""))), http.StatusBadRequest, "VALIDATION_FAILED")
 }

@@ -85,8 +85,8 @@ func TestCredentialsOfADefinition(t *testing.T) {
 	if diff := cmp.Diff(shown, headersOf(t, made.Config)); diff != "" {
 		t.Errorf("created (-want +got):\n%s", diff)
 	}
-	list, _, err := jobs.List(t.Context(), b.ours, job.Filter{Limit: 10})
-	if err != nil || len(list) != 1 || cmp.Diff(shown, headersOf(t, list[0].Config)) != "" {
+	list, err := jobs.List(t.Context(), b.ours, job.Filter{Limit: 10})
+	if err != nil || len(list.Jobs) != 1 || cmp.Diff(shown, headersOf(t, list.Jobs[0].Config)) != "" {
 		t.Errorf("listed %v, %v", list, err)
 	}
 	// *** keeps it, also where others come and go.

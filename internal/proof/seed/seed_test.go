@@ -73,12 +73,12 @@ func TestCopiesAreJobs(t *testing.T) {
 	if err := b.seed.copyJobs(t.Context(), newJobs(b.created, Config{Hostile: true}, now), 90); err != nil {
 		t.Fatal(err)
 	}
-	listed, _, err := b.jobs.List(t.Context(), b.who, job.Filter{Limit: 100})
-	if err != nil || len(listed) != 90+len(kinds) {
-		t.Fatalf("listed %d jobs: %v", len(listed), err)
+	listed, err := b.jobs.List(t.Context(), b.who, job.Filter{Limit: 100})
+	if err != nil || len(listed.Jobs) != 90+len(kinds) {
+		t.Fatalf("listed %d jobs: %v", len(listed.Jobs), err)
 	}
 	names, kindsOf := map[string]bool{}, map[string]bool{}
-	for _, one := range listed {
+	for _, one := range listed.Jobs {
 		names[one.Name], kindsOf[string(one.Status)] = true, true
 		if slices.Contains(b.created, one.ID) {
 			continue
