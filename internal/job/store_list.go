@@ -62,11 +62,10 @@ type Page struct {
 	Total *int      // how many jobs the tenant has, where the statement that read the page says it
 }
 
-// List reads a page of jobs. By
-// createdAt it walks an index, over scanRows rows at most: where the filters
-// leave few of them, a page is short, or empty, although there is more. By
-// anything else it sorts all of the tenant's jobs that were created in the range,
-// of which there may be maxSorted.
+// List reads a page of jobs. By createdAt it walks an index, over scanRows rows at
+// most: where the filters leave few of them, a page is short, or empty, although there
+// is more. By anything else it sorts all of the tenant's jobs that were created in the
+// range, of which there may be maxSorted.
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (page Page, err error) {
 	p := listParams(who, f)
 	in := s.db.InList
@@ -163,8 +162,10 @@ func newestJobs(ctx context.Context, tx *postgres.Tx, p db.ListJobsParams) (rows
 	}
 	rows = make([]readRow, len(found))
 	for i := range found {
-		r := &found[i]
-		rows[i], total = readRow{row: &r.ScheduledJob, fits: true}, new(int(r.Total))
+		rows[i] = readRow{row: &found[i].ScheduledJob, fits: true}
+	}
+	if len(found) > 0 { // each row says it
+		total = new(int(found[0].Total))
 	}
 	return rows, total, nil
 }
