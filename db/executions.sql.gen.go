@@ -75,6 +75,7 @@ type GetExecutionRow struct {
 
 // One view over active and finished executions.
 // The id holds the scheduled time in milliseconds: the range reads one partition.
+// Only a retry repeats another execution, so only for one is retry_of looked up, here and in the lists.
 func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (GetExecutionRow, error) {
 	row := q.db.QueryRow(ctx, GetExecution,
 		arg.TenantID,

@@ -1,6 +1,7 @@
 -- name: GetExecution :one
 -- One view over active and finished executions.
 -- The id holds the scheduled time in milliseconds: the range reads one partition.
+-- Only a retry repeats another execution, so only for one is retry_of looked up, here and in the lists.
 SELECT s.*,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,

@@ -158,18 +158,18 @@ func TestAListReadsABoundedNumberOfRows(t *testing.T) {
 	}
 }
 
-// lockMonthsBefore begins a transaction that locks all months but the newest so many and
+// lockOldMonths begins a transaction that locks all months but the last one, this one and
 // those to come.
-func (p *past) lockMonthsBefore(newest int) {
+func (p *past) lockOldMonths() {
 	p.t.Helper()
 	p.exec("BEGIN")
-	p.exec(fmt.Sprintf(`DO $$
+	p.exec(`DO $$
 		DECLARE month record;
 		BEGIN
-			FOR month IN SELECT part FROM job_executions_months() WHERE to_at <= date_trunc('month', now()) - %d * interval '1 month' LOOP
-				EXECUTE format('LOCK TABLE %%I IN ACCESS EXCLUSIVE MODE', month.part);
+			FOR month IN SELECT part FROM job_executions_months() WHERE to_at <= date_trunc('month', now()) - interval '1 month' LOOP
+				EXECUTE format('LOCK TABLE %I IN ACCESS EXCLUSIVE MODE', month.part);
 			END LOOP;
-		END $$`, newest-1))
+		END $$`)
 	var n int
 	if err := p.admin.QueryRow(p.t.Context(), "SELECT count(*) FROM pg_locks WHERE mode = 'AccessExclusiveLock' AND pid = pg_backend_pid()").Scan(&n); err != nil || n < 60 {
 		p.t.Fatalf("%d months are locked, %v", n, err)
@@ -185,7 +185,7 @@ func TestAListLocksOnlyTheMonthsItReads(t *testing.T) {
 	p.months(64)
 	p.runs(50, 0, "ada")
 	p.runs(5, 40, "bob")
-	p.lockMonthsBefore(2) // which the newest page would wait for
+	p.lockOldMonths() // which the newest page would wait for
 	for range 8 {
 		newest, next, err := p.store.List(t.Context(), p.who, execution.Filter{Limit: 20})
 		if err != nil || len(newest) != 20 || next == nil {

@@ -65,7 +65,7 @@ type Page struct {
 // List reads a page of jobs. By createdAt it walks an index, over scanRows rows at
 // most: where the filters leave few of them, a page is short, or empty, although there
 // is more. By anything else it sorts all of the tenant's jobs that were created in the
-// range, of which there may be maxSorted.
+// range, and refuses more than maxSorted of them.
 func (s *Store) List(ctx context.Context, who tenant.Actor, f Filter) (page Page, err error) {
 	p := listParams(who, f)
 	in := s.db.InList

@@ -131,10 +131,10 @@ func (d *DB) InList(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error
 	return d.inTx(ctx, opening{tenant: tenant.String(), led: true, report: true, plans: "force_custom_plan", unsorted: true}, fn)
 }
 
-// InNewest is InList for the first page of a list without filters, which is asked for most:
-// each statement is one round trip and a transaction of its own. Its statement has
-// one plan for all tenants, which is kept: planning takes longer than reading such a
-// page. Of a partitioned table see PagedSince.
+// InNewest is InList for a page without filters, newest first, which is asked for most.
+// Each statement is one round trip and a transaction of its own, so a second one sees
+// what was committed since the first. Each has one plan for all tenants, which is kept:
+// planning takes longer than reading such a page. Of a partitioned table see PagedSince.
 func (d *DB) InNewest(ctx context.Context, tenant uuid.UUID, fn func(tx *Tx) error) error {
 	return d.inTx(ctx, opening{tenant: tenant.String(), each: true, plans: "force_generic_plan", unsorted: true}, fn)
 }
