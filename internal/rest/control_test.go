@@ -259,9 +259,11 @@ func TestRetryAnExecution(t *testing.T) {
 	if kept := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + old.ID.String(), token: token}), http.StatusOK); kept.Status != "failed" || kept.RetriedAs.MustGet() != e.ID {
 		t.Errorf("the old one is %s, and retried as %v", kept.Status, kept.RetriedAs)
 	}
-	page := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/executions", token: token}), http.StatusOK)
-	if page.Items[0].RetryOf.MustGet() != old.ID || page.Items[1].RetriedAs.MustGet() != e.ID || !page.Items[1].RetryOf.IsNull() {
-		t.Errorf("listed they are %+v", page.Items)
+	for _, list := range []string{"/jobs/" + made.ID.String() + "/executions", "/executions"} { // by two statements
+		page := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + list, token: token}), http.StatusOK)
+		if len(page.Items) != 2 || page.Items[0].RetryOf.IsNull() || page.Items[0].RetryOf.MustGet() != old.ID || page.Items[1].RetriedAs.MustGet() != e.ID || !page.Items[1].RetryOf.IsNull() {
+			t.Errorf("%s lists %+v", list, page.Items)
+		}
 	}
 	if err := b.jobs.Delete(t.Context(), b.ours, made.ID, "", 0); err != nil {
 		t.Fatal(err)
