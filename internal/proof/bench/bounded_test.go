@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -66,6 +68,11 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	waiting, err := openStore(t.Context(), database.URL, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(waiting.db.Close)
 	now := clock.Now()
 	for _, step := range []struct {
 		what string
@@ -80,6 +87,7 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 		{"versions", func() error { return s.versions(t.Context(), made.ID, 4, 1000) }},
 		{"expiredKeys", func() error { return s.expiredKeys(t.Context(), who.TenantID, 6) }},
 		{"refuse", func() error { return s.refuse(t.Context(), "job_executions", "INSERT", made.ID, "23514") }},
+		{"insertBacklogs", func() error { return waiting.insertBacklogs(t.Context(), []uuid.UUID{made.ID}, 7) }},
 		{"settle", func() error { return s.settle(t.Context()) }},
 	} {
 		if err := step.do(); err != nil {
@@ -95,12 +103,28 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 		"SELECT running FROM running_totals WHERE running > 0":                                            3,
 		"SELECT count(*) FROM active_executions WHERE concurrency_key = 'key' AND NOT pooled":             5,
 		"SELECT count(*) FROM job_executions h JOIN scheduled_jobs j ON j.id = h.job_id":                  20,
+		"SELECT count(*) FROM active_executions WHERE pooled":                                             7,
 		"SELECT count(*) FROM idempotency_keys WHERE expires_at < now()":                                  6,
 		"SELECT count(*) FROM pg_trigger WHERE tgrelid = 'job_executions'::regclass AND tgname LIKE 'r%'": 1,
 	} {
 		if got, err := s.count(t.Context(), sql); err != nil || got != want {
 			t.Errorf("%s: %d, want %d; %v", sql, got, want, err)
 		}
+	}
+	rows, err := s.conn.Query(t.Context(), "SELECT id, scheduled_at FROM executions WHERE trigger_type <> 'scheduled' OR status = 'completed'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var id uuid.UUID
+	var at time.Time
+	_, err = pgx.ForEachRow(rows, []any{&id, &at}, func() error {
+		if got, want := execution.ScheduledTimeOf(id), at.UTC().Truncate(time.Millisecond); !got.Equal(want) {
+			t.Errorf("the API looks for the execution %s at %v, and it is of %v", id, got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	late, err := s.startsOf(t.Context(), made.ID, now.Add(-3*time.Second).Truncate(time.Second), now.Truncate(time.Second))
 	if err != nil || len(late) != 3 || slices.Min(late) <= 0 {

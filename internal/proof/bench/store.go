@@ -103,15 +103,21 @@ func (s *store) insertBacklog(ctx context.Context, job uuid.UUID, n int) error {
 
 // insertBacklogs does so for several jobs, at one moment.
 func (s *store) insertBacklogs(ctx context.Context, jobs []uuid.UUID, each int) error {
-	const insert = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+	insert := `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 			timeout_ms, pooled, available_at, sweep_at)
-		SELECT gen_random_uuid(), j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, true,
+		SELECT ` + idOf("now() - i * interval '1 ms'", "j.id::text || i") + `, j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, true,
 		       now() - interval '1 hour', 'infinity'
 		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = ANY ($1)`
 	if _, err := s.db.Pool().Exec(ctx, insert, jobs, each); err != nil {
 		return fmt.Errorf("insert the backlog: %w", postgres.Fault(err))
 	}
 	return nil
+}
+
+// idOf is the id of an execution as SQL: it begins with the milliseconds of its scheduled
+// time, by which the API finds it, and ends in a digest of the seed.
+func idOf(at, seed string) string {
+	return fmt.Sprintf(`(lpad(to_hex(floor(extract(epoch FROM %[1]s) * 1000)::bigint), 12, '0') || '8' || substr(md5(%[2]s), 1, 3) || '8' || substr(md5(%[2]s), 4, 15))::uuid`, at, seed)
 }
 
 // anyWaiting says whether any execution waits or runs.

@@ -109,9 +109,9 @@ func (s *setup) dueAt(ctx context.Context, tenant uuid.UUID, name string, at tim
 // waiting makes n runs of a job that wait in the pool, with a concurrency key
 // where there is one.
 func (s *setup) waiting(ctx context.Context, job uuid.UUID, n int, key string) error {
-	const sql = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+	sql := `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
 			timeout_ms, concurrency_key, pooled, available_at, sweep_at)
-		SELECT (lpad(to_hex((extract(epoch FROM now()) * 1000)::bigint - i), 12, '0') || '8' || substr(md5($1 || ':' || i), 1, 3) || '8' || substr(md5($1 || ':' || i), 4, 15))::uuid,
+		SELECT ` + idOf("now() - i * interval '1 ms'", "$1 || ':' || i") + `,
 			j.tenant_id, j.id, j.version, date_trunc('milliseconds', now()) - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 300000, nullif($3, ''), $3 = '',
 			now() - i * interval '1 ms', 'infinity'
 		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1::text::uuid`
@@ -138,9 +138,9 @@ func (s *setup) history(ctx context.Context, job uuid.UUID, n int) error {
 			return err
 		}
 	}
-	const sql = `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, status, attempt, max_attempts,
+	sql := `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, triggered_by, job_type, status, attempt, max_attempts,
 			progress, worker_id, started_at, completed_at, duration_ms, created_at)
-		SELECT (lpad(to_hex((extract(epoch FROM h.at) * 1000)::bigint), 12, '0') || '8' || substr(md5(h.i || o.id::text), 1, 3) || '8' || substr(md5(h.i || o.id::text), 4, 15))::uuid,
+		SELECT ` + idOf("h.at", "h.i || o.id::text") + `,
 			h.at, o.tenant_id, o.id, 1, 'scheduled', '', 'function', 'completed', 1, 1, 100, '00000000-0000-4000-8000-000000000001', h.at, h.at, 20, h.at
 		FROM (SELECT i, date_trunc('milliseconds', now() - i * interval '50 days' / $2::float8) AS at FROM generate_series($3::int, $4::int) i) h
 		JOIN (SELECT id, tenant_id, row_number() OVER (ORDER BY id) - 1 AS n, count(*) OVER () AS of FROM scheduled_jobs

@@ -77,9 +77,9 @@ func (s *store) remember(ctx context.Context, from, to time.Time, n int) error {
 			return fmt.Errorf("prepare the history: %w", postgres.Fault(err))
 		}
 	}
-	const insert = `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, max_attempts,
+	insert := `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, max_attempts,
 			progress, worker_id, started_at, completed_at, duration_us, result, error_type, error_message, created_at)
-		SELECT (lpad(to_hex((extract(epoch FROM h.at) * 1000)::bigint), 12, '0') || '8' || substr(md5(h.i::text), 1, 3) || '8' || substr(md5(h.i::text), 4, 15))::uuid,
+		SELECT ` + idOf("h.at", "h.i::text") + `,
 			h.at, o.tenant_id, o.id, o.version, 'scheduled', 'http', CASE WHEN h.failed THEN 'failed' ELSE 'completed' END, 1, 4,
 			100, '00000000-0000-4000-8000-000000000001', h.at + interval '20 ms', h.at + interval '20 ms' + h.ms * interval '1 ms', h.ms * 1000,
 			'{"statusCode":200,"headers":{"Content-Type":"application/json"},"body":"{\"ok\":true}"}',
