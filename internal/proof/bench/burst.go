@@ -32,6 +32,7 @@ func burst(ctx context.Context, s *stack) (rows []row, err error) {
 	if err = errors.Join(err, readErr, s.verify(ctx, l, start.counters)); err != nil {
 		return nil, err
 	}
+	s.sayCosts(from, to, float64(s.Burst))
 	e, err := s.store.ends(ctx, l.from, l.to, l.from)
 	if err != nil {
 		return nil, err

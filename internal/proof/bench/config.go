@@ -65,7 +65,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
 	set.IntVar(&c.Tenants, "tenants", tenants, "tenants of whom the jobs are that are due each second, at one time, or waiting")
 	set.IntVar(&c.Commits, "commits", 0, "milliseconds, up to 100, that each commit waits, as on a slow disk or for a standby")
-	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady or drained")
+	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady, due at one time, or drained")
 	set.BoolVar(&c.HTTP, "http", false, "jobs that are due each second, or at one time, are of type http and call a target; otherwise they are no-op functions")
 	set.IntVar(&c.Takes, "takes", 0, "with -http, milliseconds until the target answers")
 	set.StringVar(&c.Out, "out", "", "write the tables to this file too, between their marks where it has some, such as docs/reference/figures.md")

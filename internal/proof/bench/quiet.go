@@ -188,7 +188,7 @@ func (a *arena) judge(ctx context.Context, w *quietTenant) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := a.explain(ctx, w, due); err != nil {
+	if err := a.explain(ctx, w, due, asked); err != nil {
 		return outcome{}, err
 	}
 	o := outcome{starts: slices.Concat(due, asked), reads: w.reads, failed: w.failed}
@@ -204,24 +204,35 @@ func (a *arena) judge(ctx context.Context, w *quietTenant) (outcome, error) {
 	return o, nil
 }
 
-// explain notes which of the due runs were too late, and whether it was their
-// promotion that was.
-func (a *arena) explain(ctx context.Context, w *quietTenant, due []time.Duration) error {
-	late := func(d time.Duration) bool { return d > maxStartLag }
-	first := slices.IndexFunc(due, late)
-	if first < 0 {
-		return nil
-	}
-	made, err := a.state.promotionsOf(ctx, a.tick, w.from, w.to)
+// explain notes which runs were too late, and whether it was their rows that were.
+func (a *arena) explain(ctx context.Context, w *quietTenant, due, asked []time.Duration) error {
+	promoted, err := a.state.promotionsOf(ctx, a.tick, w.from, w.to)
 	if err != nil {
 		return err
 	}
-	last, n := first, 0
-	for i, d := range due {
-		if late(d) {
-			last, n = i, n+1
-		}
+	stored, err := a.state.rowsSince(ctx, w.runs, w.asked)
+	if err != nil {
+		return err
 	}
-	a.note("%d due runs too late, those of second %d to %d; the latest was made %s ms after it was due", n, first+1, last+1, millis(slices.Max(made)))
+	a.noteLate("due", due, promoted)
+	a.noteLate("requested", asked, stored)
 	return nil
+}
+
+// noteLate notes those of one kind that started too late, of which each second has one,
+// and how late the latest row of them was made.
+func (a *arena) noteLate(kind string, starts, made []time.Duration) {
+	n, first, last, latest := 0, 0, 0, time.Duration(0)
+	for i, d := range starts {
+		if d <= maxStartLag {
+			continue
+		}
+		if n++; n == 1 {
+			first = i
+		}
+		last, latest = i, max(latest, made[i])
+	}
+	if n > 0 {
+		a.note("%d %s runs too late, those of second %d to %d; the latest of their rows was made after %s ms", n, kind, first+1, last+1, millis(latest))
+	}
 }

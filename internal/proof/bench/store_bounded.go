@@ -244,6 +244,13 @@ func (s *setup) startsSince(ctx context.Context, runs []uuid.UUID, asked []time.
 	return s.durations(ctx, sql, runs, asked)
 }
 
+// rowsSince is how late the rows of such runs were made.
+func (s *setup) rowsSince(ctx context.Context, runs []uuid.UUID, asked []time.Time) ([]time.Duration, error) {
+	const sql = `SELECT extract(epoch FROM coalesce((SELECT e.created_at FROM executions e WHERE e.id = a.id), clock_timestamp()) - a.at)::float8
+		FROM unnest($1::uuid[], $2::timestamptz[]) a (id, at)`
+	return s.durations(ctx, sql, runs, asked)
+}
+
 // startsOfName is how late the only runs of a tenant's jobs of one name started after a
 // time or, where that is later, after the first run of another tenant that was due
 // before it was made: until then no promoter had looked back so far.
