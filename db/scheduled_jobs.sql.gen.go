@@ -1377,17 +1377,23 @@ func (q *Queries) MarkJobRun(ctx context.Context, arg MarkJobRunParams) error {
 const NextDue = `-- name: NextDue :one
 SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
                  WHERE status = 'active' AND next_execution_at >= $1::timestamptz
-                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at
+                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+       (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us
 `
+
+type NextDueRow struct {
+	NextAt time.Time
+	HeldUs int64
+}
 
 // Cross-tenant: the promoter, which sleeps until then. In the past when
 // somebody else holds the row of a due job locked. One step into
-// scheduled_jobs_due.
-func (q *Queries) NextDue(ctx context.Context, since time.Time) (time.Time, error) {
+// scheduled_jobs_due. And for how many microseconds the transaction has lasted.
+func (q *Queries) NextDue(ctx context.Context, since time.Time) (NextDueRow, error) {
 	row := q.db.QueryRow(ctx, NextDue, since)
-	var next_at time.Time
-	err := row.Scan(&next_at)
-	return next_at, err
+	var i NextDueRow
+	err := row.Scan(&i.NextAt, &i.HeldUs)
+	return i, err
 }
 
 const OldestDue = `-- name: OldestDue :one
@@ -1557,6 +1563,18 @@ func (q *Queries) StopFailingJobs(ctx context.Context, arg StopFailingJobsParams
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const TransactionTime = `-- name: TransactionTime :one
+SELECT (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us
+`
+
+// For how many microseconds the transaction has lasted.
+func (q *Queries) TransactionTime(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, TransactionTime)
+	var held_us int64
+	err := row.Scan(&held_us)
+	return held_us, err
 }
 
 const UpdateJob = `-- name: UpdateJob :one

@@ -317,10 +317,15 @@ WHERE j.id = u.id AND j.version = u.version AND j.status = 'active' RETURNING j.
 -- name: NextDue :one
 -- Cross-tenant: the promoter, which sleeps until then. In the past when
 -- somebody else holds the row of a due job locked. One step into
--- scheduled_jobs_due.
+-- scheduled_jobs_due. And for how many microseconds the transaction has lasted.
 SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
                  WHERE status = 'active' AND next_execution_at >= @since::timestamptz
-                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at;
+                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+       (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us;
+
+-- name: TransactionTime :one
+-- For how many microseconds the transaction has lasted.
+SELECT (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us;
 
 -- name: PollDue :one
 -- Cross-tenant: the promoter, while nothing is due. When the next job is, as NextDue

@@ -92,12 +92,13 @@ type plan struct {
 	runs     []run
 	skips    []skip
 	advances []advance
-	broken   []badJob  // jobs about which nothing can be decided
-	cancels  []*dueJob // whose active runs are cancelled first
-	next     time.Time // when the next job is due; zero while there may be more due now
-	oldest   time.Time // scheduled time of the claimed jobs; zero: none is claimed
-	places   *places   // of late runs
-	before   uuid.UUID // where the turns of tenants go on
+	broken   []badJob      // jobs about which nothing can be decided
+	cancels  []*dueJob     // whose active runs are cancelled first
+	next     time.Time     // when the next job is due; zero while there may be more due now
+	oldest   time.Time     // scheduled time of the claimed jobs; zero: none is claimed
+	places   *places       // of late runs
+	before   uuid.UUID     // where the turns of tenants go on
+	held     time.Duration // how long its jobs were locked before its commit; 0: not measured
 }
 
 // Why jobs end.

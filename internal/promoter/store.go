@@ -129,15 +129,22 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 		}
 	}
 	if p.claimed >= d.batch {
+		held, err := q.TransactionTime(ctx)
+		if err != nil {
+			return fmt.Errorf("write what was planned: %w", err)
+		}
+		p.held = microseconds(held)
 		return nil
 	}
 	next, err := q.NextDue(ctx, d.since)
 	if err != nil {
 		return fmt.Errorf("write what was planned, and find the next due job: %w", err)
 	}
-	p.next = next.UTC()
+	p.next, p.held = next.NextAt.UTC(), microseconds(next.HeldUs)
 	return nil
 }
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // cancelActive cancels what jobs have, or orders it where it is more than a promotion
 // should cancel.

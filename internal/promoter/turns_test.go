@@ -265,3 +265,19 @@ func TestTurnsCostARoundTripWhereMoreIsDue(t *testing.T) {
 		}
 	}
 }
+
+// While the database is slow a pass takes less, so that nobody waits long for the next one.
+func TestASlowDatabaseMakesPassesSmaller(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := clockIn(2 * time.Second).Truncate(time.Second)
+	b.due(t, 40, at)
+	b.promoter.SetBatch(20)
+	exec(t, b.database.AdminURL, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.4); RETURN NULL; END';
+		CREATE TRIGGER slow AFTER INSERT ON active_executions EXECUTE FUNCTION slow()`)
+	for pass, want := range []int{20, 10, 5, 2, 2, 1, 0} {
+		if got := b.pass(t, b.promoter, at.Add(time.Second)).Claimed; got != want {
+			t.Errorf("pass %d claimed %d jobs, want %d", pass+1, got, want)
+		}
+	}
+}
