@@ -4,9 +4,9 @@ import "time"
 
 const (
 	// passTime is for how long a pass should hold its jobs locked, before its commit. On
-	// an idle database a whole batch takes a third of it. One with more to do than it can
-	// took 0.7 s (measured), and another tenant's job that becomes due then waits for one
-	// pass to end and for the next to be written.
+	// an idle database a whole batch takes a third of it. An overloaded one took 0.7 s
+	// (measured), and another tenant's job that becomes due then waits for one pass to end
+	// and for the next to be written.
 	passTime = 150 * time.Millisecond
 	// leastShare is of the bounds of a pass: smaller ones spend their time on round trips.
 	leastShare = 0.1

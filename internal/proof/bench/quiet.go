@@ -204,7 +204,8 @@ func (a *arena) judge(ctx context.Context, w *quietTenant) (outcome, error) {
 	return o, nil
 }
 
-// explain notes which runs were too late, and whether it was their rows that were.
+// explain notes which runs started too late, and how late their rows were made: the rest
+// of the time they waited for a worker.
 func (a *arena) explain(ctx context.Context, w *quietTenant, due, asked []time.Duration) error {
 	promoted, err := a.state.promotionsOf(ctx, a.tick, w.from, w.to)
 	if err != nil {
@@ -219,8 +220,8 @@ func (a *arena) explain(ctx context.Context, w *quietTenant, due, asked []time.D
 	return nil
 }
 
-// noteLate notes those of one kind that started too late, of which each second has one,
-// and how late the latest row of them was made.
+// noteLate notes which runs of one kind started too late, and how late the latest of their
+// rows was made. Each second has one run of each kind.
 func (a *arena) noteLate(kind string, starts, made []time.Duration) {
 	n, first, last, latest := 0, 0, 0, time.Duration(0)
 	for i, d := range starts {
