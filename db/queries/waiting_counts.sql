@@ -1,36 +1,54 @@
--- name: CountWaiting :one
--- Cross-tenant: one promoter at a time. Counts what waits of the next tenants, for a
--- worker or a callback, in all and by job, but for what is being cancelled, and keeps the numbers of those
--- that have many: at_least, or a limit of the tenant that is smaller. Answers the
--- last of these tenants; the nil id where they were the last of all.
-WITH RECURSIVE walk AS (
-    (SELECT e.tenant_id FROM active_executions e WHERE e.tenant_id > @after::uuid ORDER BY e.tenant_id LIMIT 1)
+-- name: CountNextWaiting :one
+-- Cross-tenant: one promoter at a time. Counts what waits among the next rows after a
+-- place, most of them at once: those of its tenant (within) or those of the tenants after
+-- it. Counts by job what waits for a worker or a callback, but for what is being
+-- cancelled. rows_read is how many rows there were, and the last of them is the next
+-- place. own is the smaller one of the limits of the tenant's own; 0 is none.
+WITH seen AS MATERIALIZED (
+    (SELECT e.tenant_id, e.job_id, e.scheduled_at, e.id, e.generation, e.backfill_id,
+            e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL AS waits
+     FROM active_executions e
+     WHERE @within::boolean AND e.tenant_id = @after_tenant::uuid AND (e.scheduled_at, e.id) < (@after_at::timestamptz, @after_id::uuid)
+     ORDER BY e.scheduled_at DESC, e.id DESC
+     LIMIT (SELECT @most::int)) -- a number that is known would have all rows sorted
     UNION ALL
-    SELECT (SELECT e.tenant_id FROM active_executions e WHERE e.tenant_id > w.tenant_id ORDER BY e.tenant_id LIMIT 1)
-    FROM walk w WHERE w.tenant_id IS NOT NULL
+    (SELECT e.tenant_id, e.job_id, e.scheduled_at, e.id, e.generation, e.backfill_id,
+            e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL AS waits
+     FROM active_executions e
+     WHERE NOT @within::boolean AND e.tenant_id > @after_tenant::uuid
+     ORDER BY e.tenant_id, e.scheduled_at DESC, e.id DESC
+     LIMIT (SELECT @most::int))
 ),
-seen AS MATERIALIZED (SELECT w.tenant_id FROM walk w LIMIT @tenants::int),
 ending AS MATERIALIZED (
-    SELECT CASE WHEN count(s.tenant_id) < @tenants::int THEN 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid ELSE (max(s.tenant_id::text))::uuid END AS tenant_id FROM seen s
+    SELECT s.tenant_id, s.scheduled_at, s.id FROM seen s ORDER BY s.tenant_id DESC, s.scheduled_at, s.id LIMIT 1
 ),
 counted AS MATERIALIZED (
-    SELECT e.tenant_id, coalesce(e.job_id, '00000000-0000-0000-0000-000000000000') AS job_id, count(*) AS waiting
-    FROM active_executions e
-    WHERE e.tenant_id = ANY (ARRAY(SELECT s.tenant_id FROM seen s WHERE s.tenant_id IS NOT NULL)) AND (e.status IN ('pending', 'retrying') OR e.awaited_until IS NOT NULL)
-      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = e.job_id AND o.generation >= e.generation AND NOT (o.spare_backfills AND e.backfill_id IS NOT NULL))
-    GROUP BY GROUPING SETS ((e.tenant_id, e.job_id), (e.tenant_id))
-    HAVING count(*) >= least(@at_least::bigint, (SELECT least(t.max_waiting, t.max_waiting_per_job) FROM tenants t WHERE t.id = e.tenant_id))
+    SELECT s.tenant_id, s.job_id, count(*) AS waiting FROM seen s
+    WHERE s.waits AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = s.job_id AND o.generation >= s.generation AND NOT (o.spare_backfills AND s.backfill_id IS NOT NULL))
+    GROUP BY s.tenant_id, s.job_id
+)
+SELECT (SELECT count(*) FROM seen)::int AS rows_read,
+       coalesce((SELECT f.tenant_id FROM ending f), @after_tenant)::uuid AS last_tenant,
+       coalesce((SELECT f.scheduled_at FROM ending f), @after_at)::timestamptz AS last_at,
+       coalesce((SELECT f.id FROM ending f), @after_id)::uuid AS last_id,
+       coalesce(array_agg(c.tenant_id), '{}')::uuid[] AS tenant_ids, coalesce(array_agg(c.job_id), '{}')::uuid[] AS job_ids,
+       coalesce(array_agg(c.waiting), '{}')::bigint[] AS waiting,
+       coalesce(array_agg(coalesce((SELECT least(t.max_waiting, t.max_waiting_per_job) FROM tenants t WHERE t.id = c.tenant_id), 0)), '{}')::int[] AS own
+FROM counted c;
+
+-- name: KeepWaiting :exec
+-- Cross-tenant: one promoter at a time. Keeps the numbers of what waits, of tenants and
+-- jobs from one up to but without another, and removes those that are not among them.
+WITH counted AS MATERIALIZED (
+    SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@job_ids::uuid[]) AS job_id, unnest(@waiting::bigint[]) AS waiting
 ),
 gone AS (
     DELETE FROM waiting_counts w
-    WHERE w.tenant_id > @after::uuid AND w.tenant_id <= (SELECT n.tenant_id FROM ending n)
+    WHERE (w.tenant_id, w.job_id) >= (@from_tenant::uuid, @from_job::uuid) AND (w.tenant_id, w.job_id) < (@until_tenant::uuid, @until_job::uuid)
       AND NOT EXISTS (SELECT 1 FROM counted c WHERE c.tenant_id = w.tenant_id AND c.job_id = w.job_id)
-),
-kept AS (
-    INSERT INTO waiting_counts AS w (tenant_id, job_id, waiting) SELECT c.tenant_id, c.job_id, c.waiting FROM counted c
-    ON CONFLICT (tenant_id, job_id) DO UPDATE SET waiting = EXCLUDED.waiting WHERE w.waiting <> EXCLUDED.waiting
 )
-SELECT CASE WHEN n.tenant_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff' THEN '00000000-0000-0000-0000-000000000000' ELSE n.tenant_id END::uuid AS next_after FROM ending n;
+INSERT INTO waiting_counts AS w (tenant_id, job_id, waiting) SELECT c.tenant_id, c.job_id, c.waiting FROM counted c
+ON CONFLICT (tenant_id, job_id) DO UPDATE SET waiting = EXCLUDED.waiting WHERE w.waiting <> EXCLUDED.waiting;
 
 -- name: ListFullBacklogs :many
 -- Cross-tenant: promoters look every few seconds where as many wait as may, of a

@@ -117,7 +117,8 @@ var crossTenant = map[string]string{
 	"ListTenantsToFree":         "maintenance",
 	"ListDeletingTenants":       "maintenance",
 	"ListCancellations":         "maintenance: what is to be cancelled in pieces",
-	"CountWaiting":              "maintenance, one process at a time: admissions compare with it",
+	"CountNextWaiting":          "maintenance, one process at a time: admissions compare with it",
+	"KeepWaiting":               "maintenance, likewise",
 	"ListFullBacklogs":          "promoter",
 	"ListSuspendedTenants":      "maintenance, likewise",
 
