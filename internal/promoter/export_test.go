@@ -34,3 +34,6 @@ func (p *Promoter) DecideAt(each time.Duration) (spent func() time.Duration) {
 
 // SetBatch makes passes take so many jobs at most.
 func (p *Promoter) SetBatch(n int) { p.batch = n }
+
+// Parts is how many parts of failed batches wait for a trial.
+func (p *Promoter) Parts() int { return len(p.suspects.parts) }

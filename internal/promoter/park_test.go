@@ -256,6 +256,40 @@ func TestAJobThatCannotBeParkedIsLeftAlone(t *testing.T) {
 	b.promotedAll(t, jobs[1:], due, due)
 }
 
+// A tenant whose jobs are refused keeps no job of another tenant back until they are
+// found: of a batch that failed the tenants are tried apart first, and then in turns.
+func TestRefusedJobsHoldUpNoOtherTenants(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.refuse(t, "active_executions", "INSERT", fmt.Sprintf("NEW.tenant_id = '%s'", b.who.TenantID), no)
+	at := clockIn(2 * time.Second).Truncate(time.Second)
+	now := at.Add(time.Second)
+	for _, round := range []struct{ parts, refused, others int }{
+		{0, 95, 5}, {60, 2, 5}, {60, 2, 1}, // 60 parts are as many as four passes try, and 100 suspects would keep back all jobs of the tenant
+	} {
+		for passes := 0; b.promoter.Parts() < round.parts; passes++ {
+			if b.pass(t, b.promoter, now); passes == 100 {
+				t.Fatalf("%d parts of failed batches wait, want %d", b.promoter.Parts(), round.parts)
+			}
+		}
+		b.due(t, round.refused, at)
+		var others []*bundle
+		var singles []job.Job
+		for range round.others {
+			other := b.neighbour(t)
+			others, singles = append(others, other), append(singles, other.due(t, 1, at.Add(50*time.Millisecond))...)
+		}
+		for range 4 { // the first batch that they are in fails
+			b.pass(t, b.promoter, now)
+		}
+		for i, single := range singles {
+			if n := len(others[i].rows(t, single)); n != 1 {
+				t.Errorf("beside %d parts of failed batches another tenant's job has %d executions after four passes, want 1", round.parts, n)
+			}
+		}
+	}
+}
+
 // Several promoters that meet the same jobs find them all, and promote the others
 // once.
 func TestPromotersSideBySideParkWhatIsRefused(t *testing.T) {

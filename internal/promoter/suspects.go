@@ -1,6 +1,7 @@
 package promoter
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -41,11 +42,13 @@ type part struct {
 }
 
 // suspects are the jobs of failed batches. They are kept out of the others'
-// batches, and tried in parts, each half as large as the one that failed, until
-// the job that fails alone is found. Their tenants are sorted, so that a part soon
-// holds jobs of one tenant only.
+// batches, and tried in parts, each a part of the one that failed, until the job
+// that fails alone is found. First the tenants are told apart, so that nobody waits
+// until another tenant's jobs are found; then they take turns.
 type suspects struct {
 	parts   []part
+	trials  int
+	tried   map[uuid.UUID]int        // the last trial of a tenant's part, while there are parts
 	aside   map[uuid.UUID]clock.Mark // jobs that could not be parked
 	commits int                      // batches with rows that this promoter committed
 }
@@ -61,19 +64,55 @@ func (s *suspects) add(jobs []suspect, rows int, slow, whole bool) {
 	}
 }
 
-// split replaces a part that failed by its halves.
+// split replaces a part that failed by two: of different tenants where it can, and
+// halves otherwise.
 func (s *suspects) split(p part) {
-	half := len(p.jobs) / 2
+	half := p.middle()
 	for _, jobs := range [][]suspect{p.jobs[:half], p.jobs[half:]} {
 		s.parts = append(s.parts, part{jobs: jobs, rows: max(p.rows/2, len(jobs), 10), slow: p.slow, commits: p.commits})
 	}
 }
 
-// pop takes the part that has waited longest.
+// middle is where a part is split: between two tenants, as near to its half as can
+// be, or at its half.
+func (p part) middle() int {
+	half, between := len(p.jobs)/2, 0
+	for at := 1; at < len(p.jobs); at++ {
+		if p.jobs[at-1].tenant != p.jobs[at].tenant && (between == 0 || at <= half || at-half < half-between) {
+			between = at
+		}
+	}
+	return cmp.Or(between, half)
+}
+
+// mixed says whether the jobs are of several tenants.
+func (p part) mixed() bool { return p.jobs[0].tenant != p.jobs[len(p.jobs)-1].tenant }
+
+// pop takes the next part: one of several tenants, or else one of the tenant whose last
+// trial is longest ago, and of its parts the one that has waited longest. Of tenants
+// without a trial the one with the smallest part is first.
 func (s *suspects) pop() part {
-	first := s.parts[0]
-	s.parts = s.parts[1:]
-	return first
+	next := max(0, slices.IndexFunc(s.parts, part.mixed))
+	if !s.parts[next].mixed() {
+		for i := range s.parts {
+			if s.before(s.parts[i], s.parts[next]) {
+				next = i
+			}
+		}
+	}
+	one := s.parts[next]
+	if s.parts = slices.Delete(s.parts, next, next+1); len(s.parts) == 0 || s.tried == nil {
+		s.tried = map[uuid.UUID]int{}
+	}
+	s.trials++
+	s.tried[one.jobs[0].tenant] = s.trials
+	return one
+}
+
+// before says whether the tenant of part a has its turn before that of part b.
+func (s *suspects) before(a, b part) bool {
+	of, than := a.jobs[0].tenant, b.jobs[0].tenant
+	return of != than && cmp.Or(cmp.Compare(s.tried[of], s.tried[than]), cmp.Compare(len(a.jobs), len(b.jobs))) < 0
 }
 
 // kept are the jobs that no ordinary batch holds, and the tenants with so many of
