@@ -56,7 +56,7 @@ recorded AS (
            CASE WHEN l.verdict = 'failed' THEN nullif(l.error_message, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(l.error_stack, '') END,
            nullif(l.memory_mb, 0), nullif(l.cpu_ms, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
-      AND (SELECT h.id FROM job_executions h WHERE h.tenant_id = l.tenant_id AND h.job_id = l.job_id AND h.id = l.id AND h.scheduled_at = l.scheduled_at) IS NULL
+      AND CASE WHEN $15::boolean THEN NOT outcome_is_recorded(l.tenant_id, l.job_id, l.id, l.scheduled_at) ELSE true END
     RETURNING id
 ),
 again AS (
@@ -107,6 +107,7 @@ type CompleteExecutionsParams struct {
 	ErrorStacks   []string
 	MemoryMb      []float32
 	CpuMs         []int64
+	LookUp        bool
 }
 
 type CompleteExecutionsRow struct {
@@ -124,9 +125,10 @@ type CompleteExecutionsRow struct {
 // the history and sends the others back with their backoff; a requested end wins over
 // any outcome, and leaves no error. retry_ms < 0: no further attempt. Locks in id order
 // and skips nothing: an outcome must land. A row that has its outcome already (an earlier
-// promotion recorded the time as skipped) is only removed; one that is being recorded at this moment
-// refuses the batch, and its repetition sees it. ON CONFLICT would cost each outcome 50 B of WAL. The parts run on one snapshot and each row
-// is touched by one of them. The counts of the tenants come last, so that they are
+// promotion recorded the time as skipped), or gets it at this moment, refuses the batch. It is
+// then repeated with look_up, and such a row is only removed. Looking always would have
+// each statement lock all partitions of the history, and ON CONFLICT would cost each outcome 50 B of WAL.
+// The parts run on one snapshot and each row is touched by one of them. The counts of the tenants come last, so that they are
 // locked for as short as can be.
 // Longer than 60 lines: the row as it ends has 30 columns, and everything that an end
 // changes is committed at once and in one round trip.
@@ -148,6 +150,7 @@ func (q *Queries) CompleteExecutions(ctx context.Context, arg CompleteExecutions
 		arg.ErrorStacks,
 		arg.MemoryMb,
 		arg.CpuMs,
+		arg.LookUp,
 	)
 	if err != nil {
 		return nil, err

@@ -91,7 +91,7 @@ func (s *Store) EndAwaited(ctx context.Context, now time.Time, batch []Ended) (o
 			batch[i].Outcome.DurationMS = float64(took[batch[i].ID]) / 1000
 		}
 		params := s.completeParams(batch)
-		params.Now = p.Now
+		params.Now, params.LookUp = p.Now, true // a refusal would end the transaction
 		rows, err := tx.CompleteExecutions(ctx, params)
 		out = verdicts(rows)
 		return err

@@ -7,13 +7,19 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 // Complete writes outcomes. An outcome that has no verdict was refused by its fence:
 // the execution is another attempt's.
 func (s *Store) Complete(ctx context.Context, batch []Ended) ([]Verdict, error) {
-	rows, err := s.queries().CompleteExecutions(ctx, s.completeParams(batch))
+	p := s.completeParams(batch)
+	rows, err := s.queries().CompleteExecutions(ctx, p)
+	if fault.KindOf(postgres.Fault(err)) == fault.Conflict { // one of them has its outcome already
+		p.LookUp = true
+		rows, err = s.queries().CompleteExecutions(ctx, p)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("complete executions: %w", postgres.Fault(err))
 	}

@@ -3,11 +3,14 @@ package worker_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
@@ -103,6 +106,47 @@ func fill(t *testing.T, conn *pgx.Conn, worker, token uuid.UUID, n int) []uuid.U
 	ids := insert()
 	run("INSERT INTO running_counts (tenant_id) SELECT DISTINCT tenant_id FROM active_executions")
 	return ids
+}
+
+// Writing an outcome locks the partition that it is written to and no other.
+func TestAnOutcomeLocksOnePartition(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	conn, err := pgx.Connect(t.Context(), database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	months := make([]time.Time, 12)
+	for i := range months {
+		months[i] = clock.Now().AddDate(0, -i, 0)
+	}
+	if _, err := partition.Make(t.Context(), db.New(conn), months); err != nil {
+		t.Fatal(err)
+	}
+	worker, token := uuid.New(), uuid.New()
+	id := fill(t, conn, worker, token, 2)[0]
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), "UPDATE active_executions SET status = 'running', attempt = 1, worker_id = $2, lease_token = $3, started_at = now() WHERE id = $1", id, worker, token); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := db.New(tx).CompleteExecutions(t.Context(), db.CompleteExecutionsParams{
+		LeftTypes: []string{}, Ids: []uuid.UUID{id}, Attempts: []int32{1}, LeaseTokens: []uuid.UUID{token}, Succeeded: []bool{true}, RetryMs: []int64{-1}, DurationsUs: []int64{1},
+		Results: []string{""}, ErrorTypes: []string{""}, ErrorMessages: []string{""}, ErrorStacks: []string{""}, MemoryMb: []float32{0}, CpuMs: []int64{0},
+	})
+	if err != nil || len(rows) != 1 {
+		t.Fatal(rows, err)
+	}
+	var locked int
+	err = tx.QueryRow(t.Context(), `SELECT count(DISTINCT i.inhrelid) FROM pg_inherits i JOIN pg_locks l ON l.relation = i.inhrelid AND l.pid = pg_backend_pid()
+		WHERE i.inhparent = 'job_executions'::regclass`).Scan(&locked)
+	if err != nil || locked != 1 {
+		t.Errorf("%d partitions are locked, want 1; %v", locked, err)
+	}
 }
 
 // touched is how many rows the whole plan of a statement produced, compared or
