@@ -127,7 +127,7 @@ type Promoter struct {
 	batch      int                                                   // batchSize but in tests
 	rows       int                                                   // passRows but in tests
 	decideJob  func(*dueJob, *schedule.Schedule, time.Time) dueTimes // dueTimesOf but in tests
-	watch      func() (elapsed func() time.Duration)                 // of deciding; a fake in tests
+	watch      func() (elapsed func() time.Duration)                 // of deciding and of trials; a fake in tests
 }
 
 // New makes a promoter.

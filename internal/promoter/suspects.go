@@ -104,8 +104,10 @@ func (s *suspects) pop() part {
 	if s.parts = slices.Delete(s.parts, next, next+1); len(s.parts) == 0 || s.tried == nil {
 		s.tried = map[uuid.UUID]int{}
 	}
-	s.trials++
-	s.tried[one.jobs[0].tenant] = s.trials
+	if !one.mixed() {
+		s.trials++
+		s.tried[one.jobs[0].tenant] = s.trials
+	}
 	return one
 }
 
@@ -170,8 +172,8 @@ func (p *Promoter) suspect(ctx context.Context, now time.Time, c claim, rows int
 
 // tryParts tries parts of failed batches, as many as a pass may.
 func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (report Report, err error) {
-	mark := clock.Start()
-	for range min(maxTrials, len(p.suspects.parts)) {
+	elapsed := p.watch()
+	for trials := 0; trials < maxTrials && len(p.suspects.parts) > 0; trials++ {
 		one := p.suspects.pop()
 		d := due{now: now, backlogs: !seen.none, rows: one.rows, slow: one.slow, chosen: make([]uuid.UUID, len(one.jobs))}
 		for i, j := range one.jobs {
@@ -190,7 +192,7 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 		default:
 			report.Parked += p.accuse(ctx, now, one, c, err)
 		}
-		if mark.Elapsed() > trialTime {
+		if elapsed() > trialTime {
 			break
 		}
 	}
