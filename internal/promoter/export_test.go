@@ -35,5 +35,8 @@ func (p *Promoter) DecideAt(each time.Duration) (spent func() time.Duration) {
 // SetBatch makes passes take so many jobs at most.
 func (p *Promoter) SetBatch(n int) { p.batch = n }
 
+// KeepSize has passes take as much as they may, however long they take.
+func (p *Promoter) KeepSize(keep bool) { p.size.fixed = keep }
+
 // Parts is how many parts of failed batches wait for a trial.
 func (p *Promoter) Parts() int { return len(p.suspects.parts) }

@@ -84,9 +84,11 @@ func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
 }
 
 func (b *bundle) another() *promoter.Promoter {
-	return promoter.New(promoter.Config{
+	p := promoter.New(promoter.Config{
 		DB: b.engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return 100 },
 	})
+	p.KeepSize(true)
+	return p
 }
 
 // anotherMaintainer is one that uses another pool or other hints too.

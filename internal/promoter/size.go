@@ -16,9 +16,12 @@ const (
 // longer than passTime, by half at most, since one may have been held up by something
 // else; and it doubles after one that took less than half of that. How long the commit
 // takes does not count: it is no shorter for fewer jobs.
-type size struct{ share float64 }
+type size struct {
+	share float64
+	fixed bool // in tests, which no time decides
+}
 
-func wholeSize() size { return size{1} }
+func wholeSize() size { return size{share: 1} }
 
 // of is what is left of a bound.
 func (s size) of(most int) int { return max(1, int(s.share*float64(most))) }
@@ -26,7 +29,7 @@ func (s size) of(most int) int { return max(1, int(s.share*float64(most))) }
 // after takes in a pass that filled at least half of its bounds: others say little.
 func (s *size) after(made plan, d due) {
 	switch {
-	case !made.large(d) || made.held == 0:
+	case s.fixed || !made.large(d) || made.held == 0:
 	case made.held > passTime:
 		s.share = max(leastShare, s.share*max(0.5, float64(passTime)/float64(made.held)))
 	case made.held < passTime/2:

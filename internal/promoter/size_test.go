@@ -21,11 +21,11 @@ func TestSizeFollowsTheTimeOfLargePasses(t *testing.T) {
 		{"much too long", wholeSize(), whole, time.Minute, 250},
 		{"as long as it may", wholeSize(), whole, passTime, 500},
 		{"quick and whole already", wholeSize(), whole, passTime / 10, 500},
-		{"quick", size{0.2}, 100, passTime / 10, 200},
-		{"not so quick", size{0.2}, 100, passTime / 2, 100},
-		{"quick, but small", size{0.2}, 49, passTime / 10, 100},
+		{"quick", size{share: 0.2}, 100, passTime / 10, 200},
+		{"not so quick", size{share: 0.2}, 100, passTime / 2, 100},
+		{"quick, but small", size{share: 0.2}, 49, passTime / 10, 100},
 		{"too long, but small", wholeSize(), 249, time.Minute, 500},
-		{"no smaller than that", size{leastShare}, 50, time.Minute, 50},
+		{"no smaller than that", size{share: leastShare}, 50, time.Minute, 50},
 		{"not measured", wholeSize(), whole, 0, 500},
 	} {
 		was := due{batch: test.size.of(batchSize), rows: test.size.of(passRows)}

@@ -32,7 +32,9 @@ func (b *bundle) countedWith(t *testing.T, edit func(*promoter.Config)) (p *prom
 		DB: engine, Hints: b.hints, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()), Log: slog.New(slog.DiscardHandler), CatchupPerSecond: func() int { return 100 },
 	}
 	edit(&c)
-	return promoter.New(c), taken
+	p = promoter.New(c)
+	p.KeepSize(true)
+	return p, taken
 }
 
 func (b *bundle) countedEngine(t *testing.T) (engine *postgres.DB, taken func() []string) {

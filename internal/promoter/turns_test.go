@@ -273,6 +273,7 @@ func TestASlowDatabaseMakesPassesSmaller(t *testing.T) {
 	at := clockIn(2 * time.Second).Truncate(time.Second)
 	b.due(t, 40, at)
 	b.promoter.SetBatch(20)
+	b.promoter.KeepSize(false)
 	exec(t, b.database.AdminURL, `CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.4); RETURN NULL; END';
 		CREATE TRIGGER slow AFTER INSERT ON active_executions EXECUTE FUNCTION slow()`)
 	for pass, want := range []int{20, 10, 5, 2, 2, 1, 0} {
