@@ -224,7 +224,7 @@ func (p *process) end() {
 
 // crashes are the words with which Go's runtime ends where the kernel gives it no more
 // memory: which ones depends on what asked for some.
-var crashes = []string{"out of memory", "cannot allocate memory", "segmentation violation"}
+var crashes = []string{"out of memory", "cannot allocate memory", "segmentation violation", "pthread_create failed"}
 
 // died says why a process is gone, or may as well be. The failure is the code's own
 // fault.
