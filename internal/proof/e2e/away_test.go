@@ -12,8 +12,9 @@ import (
 )
 
 // awayLimit is how late runs may start that come due while Redis is away: half
-// of them on any machine, all of them on a quiet one.
-const awayLimit = 3 * time.Second
+// of them on any machine, all of them on a quiet one. A run whose hint is lost and that
+// no poll finds waits for 5 s at least.
+const awayLimit = 4 * time.Second
 
 // Redis goes in the middle of everything and comes back empty: runs go on, at
 // most three seconds late on a quiet machine, none is lost or made twice, and afterwards they are
