@@ -22,14 +22,14 @@ func countLeast(most tenant.Backlog) int64 {
 }
 
 // countNextWaiting counts what waits among the next rows, most of them at once.
-func (s *store) countNextWaiting(ctx context.Context, after rowPlace, most int32) (piece, error) {
+func (s *store) countNextWaiting(ctx context.Context, after rowPlace, most int32) (page, error) {
 	r, err := s.queries().CountNextWaiting(ctx, db.CountNextWaitingParams{
 		Within: after.within, AfterTenant: after.tenant, AfterAt: after.at, AfterID: after.id, Most: most,
 	})
 	if err != nil {
-		return piece{}, fmt.Errorf("count what waits: %w", postgres.Fault(err))
+		return page{}, fmt.Errorf("count what waits: %w", postgres.Fault(err))
 	}
-	counted := piece{jobs: make([]waitingJob, len(r.JobIds)), last: rowPlace{tenant: r.LastTenant, at: r.LastAt, id: r.LastID}}
+	counted := page{jobs: make([]waitingJob, len(r.JobIds)), last: rowPlace{tenant: r.LastTenant, at: r.LastAt, id: r.LastID}}
 	for i := range counted.jobs {
 		counted.jobs[i] = waitingJob{numberKey{r.TenantIds[i], r.JobIds[i]}, r.Waiting[i], int64(r.Own[i])}
 	}

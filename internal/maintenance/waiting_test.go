@@ -50,9 +50,9 @@ func (b *bundle) counted(t *testing.T, sql string) map[string]int64 {
 	return numbers
 }
 
-// Statements read rows in pieces. These end within tenants and jobs, and among rows of
+// Statements read rows in pages. These end within tenants and jobs, and among rows of
 // one scheduled time; the numbers are those of the whole.
-func TestWhatWaitsIsCountedInPieces(t *testing.T) {
+func TestWhatWaitsIsCountedInPages(t *testing.T) {
 	t.Parallel()
 	const kept = "SELECT w.tenant_id, w.job_id, w.waiting FROM waiting_counts w"
 	b := setup(t)
@@ -76,7 +76,7 @@ func TestWhatWaitsIsCountedInPieces(t *testing.T) {
 }
 
 // The limit of a tenant's own may be so small that each of many jobs has a number.
-func TestManyNumbersAreKeptInPieces(t *testing.T) {
+func TestManyNumbersAreKeptInPages(t *testing.T) {
 	t.Parallel()
 	const numbers = "SELECT count(*) FROM waiting_counts WHERE waiting = 2 OR waiting = 24000"
 	b := setup(t)
@@ -100,7 +100,7 @@ func TestCountsBeginAgainAfterAPause(t *testing.T) {
 	const backlog = `SELECT gen_random_uuid(), md5('tenant')::uuid, md5('job')::uuid, now() - i * interval '1 ms', 'pending' FROM generate_series(1, 3000) i`
 	b := setup(t)
 	b.waiting(t, backlog+" WHERE i <= 1000")
-	if err := b.maintainer.CountPiece(t.Context()); err != nil {
+	if err := b.maintainer.CountPage(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	exec(t, b.database.AdminURL, "DELETE FROM active_executions")
@@ -112,9 +112,9 @@ func TestCountsBeginAgainAfterAPause(t *testing.T) {
 }
 
 // A statement costs by the rows that it may read and not by what a tenant has.
-func TestCountsReadNoMoreThanAPiece(t *testing.T) {
+func TestCountsReadNoMoreThanAPage(t *testing.T) {
 	t.Parallel()
-	const piece = 500
+	const page = 500
 	b := setup(t)
 	b.waiting(t, `SELECT gen_random_uuid(), md5('tenant' || i % 2)::uuid, md5('job')::uuid, now() - i * interval '1 ms', 'pending' FROM generate_series(1, 20000) i`)
 	exec(t, b.database.AdminURL, "ANALYZE active_executions")
@@ -128,8 +128,8 @@ func TestCountsReadNoMoreThanAPiece(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, after := range map[string]db.CountNextWaitingParams{
-		"from the first tenant": {Most: piece},
-		"within a tenant":       {Within: true, Most: piece, AfterTenant: first, AfterAt: clock.Now().Add(-time.Second), AfterID: uuid.Max},
+		"from the first tenant": {Most: page},
+		"within a tenant":       {Within: true, Most: page, AfterTenant: first, AfterAt: clock.Now().Add(-time.Second), AfterID: uuid.Max},
 	} {
 		var touched, read float64
 		pgtest.Explain(t, conn.Conn(), "force_generic_plan", uuid.Nil, func(ctx context.Context, s *pgtest.Statement) error {
@@ -140,8 +140,8 @@ func TestCountsReadNoMoreThanAPiece(t *testing.T) {
 				read += n.Touched()
 			}
 		})
-		if read != piece || touched > 10*piece {
-			t.Errorf("%s: %v rows are read and %v touched for %d", name, read, touched, piece)
+		if read != page || touched > 10*page {
+			t.Errorf("%s: %v rows are read and %v touched for %d", name, read, touched, page)
 		}
 	}
 }

@@ -42,9 +42,9 @@ type part struct {
 }
 
 // suspects are the jobs of failed batches. They are kept out of the others'
-// batches, and tried in parts, each a part of the one that failed, until the job
-// that fails alone is found. First the tenants are told apart, so that nobody waits
-// until another tenant's jobs are found; then they take turns.
+// batches and tried in parts. A part that fails is split, until the job that fails
+// alone is found. A part is split between tenants first, and the tenants' parts take
+// turns, so that no tenant waits until another one's jobs are found.
 type suspects struct {
 	parts   []part
 	trials  int

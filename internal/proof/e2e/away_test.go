@@ -11,9 +11,9 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 )
 
-// awayLimit is how late runs may start that come due while Redis is away: half
-// of them on any machine, all of them on a quiet one. A run whose hint is lost and that
-// no poll finds waits for 5 s at least.
+// awayLimit is how late half of the runs may start that come due while Redis is away, on
+// a busy machine too. A run that waits for the sweep, because no poll finds it, starts 5 s
+// late at least.
 const awayLimit = 4 * time.Second
 
 // Redis goes in the middle of everything and comes back empty: runs go on, at
