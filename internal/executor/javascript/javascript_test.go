@@ -33,11 +33,22 @@ func TestMain(m *testing.M) {
 	os.Exit(leaktest.Main(m))
 }
 
-// cacheDir is shared by the tests of this package, so that the engine is compiled once.
+// cacheDir is shared by the tests of this package. The engine is compiled in it, which no
+// run of a test waits for: it takes as long as a busy machine makes it.
 var cacheDir = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "javascript-test-")
 	leaktest.AtEnd(func() error { return os.RemoveAll(dir) })
-	return dir, err
+	if err != nil {
+		return "", err
+	}
+	log := slog.New(slog.DiscardHandler)
+	pool := runner.New(runner.Config{Memory: 512 << 20, CacheDir: dir, Log: log})
+	defer func() { _ = pool.Close() }()
+	out := javascript.New(pool, nil, log).Execute(context.Background(), executor.Run{Config: json.RawMessage(`{"source":"export default () => 1"}`)})
+	if out.Err != nil {
+		return "", out.Err
+	}
+	return dir, nil
 })
 
 // registry is a worker's registry whose scripts may reach the endpoints.

@@ -31,7 +31,8 @@ const (
 // the module's content; below them the engine keeps its own version and the processor's
 // architecture apart.
 type cache struct {
-	root string // empty is none
+	root string        // empty is none
+	time time.Duration // that compiling may take
 	log  *slog.Logger
 	life context.Context // of what is compiled, until close
 	stop context.CancelFunc
@@ -48,17 +49,17 @@ type compiling struct {
 	err     error
 }
 
-func newCache(root string, log *slog.Logger) *cache {
-	c := &cache{log: log, compiling: make(map[string]*compiling)}
+func newCache(config Config) *cache {
+	c := &cache{time: config.StartTime, log: config.Log, compiling: make(map[string]*compiling)}
 	c.life, c.stop = context.WithCancel(context.Background())
-	if root == "" {
+	if config.CacheDir == "" {
 		return c
 	}
-	if err := private(root); err != nil {
-		log.Warn("compiled code is not kept: each runner compiles anew", "folder", root, "error", err)
+	if err := private(config.CacheDir); err != nil {
+		c.log.Warn("compiled code is not kept: each runner compiles anew", "folder", config.CacheDir, "error", err)
 		return c
 	}
-	c.root = root
+	c.root = config.CacheDir
 	return c
 }
 
@@ -133,7 +134,7 @@ func (c *cache) compile(one *compiling, setup wire.Program, key string, module [
 		return
 	}
 	setup.Compile, setup.CacheDir = true, dir
-	_, one.failure, one.err = start(c.life, setup, module, false)
+	_, one.failure, one.err = start(c.life, c.time, setup, module, false)
 	if one.err == nil && one.failure == nil {
 		if err := os.Rename(dir, filepath.Join(c.root, key)); err == nil {
 			c.trim()

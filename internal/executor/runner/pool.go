@@ -31,7 +31,9 @@ type Config struct {
 	Memory int64
 	// CacheDir keeps compiled code between starts. Empty: each runner compiles anew.
 	CacheDir string
-	Log      *slog.Logger
+	// StartTime is how long a runner may take to start, and code to compile; 0 is a minute.
+	StartTime time.Duration
+	Log       *slog.Logger
 }
 
 // Program is what a runner runs: JavaScript, or a module.
@@ -70,7 +72,10 @@ type turn struct {
 
 // New makes a pool. Close ends its runners.
 func New(c Config) *Pool {
-	return &Pool{c: c, cache: newCache(c.CacheDir, c.Log), busy: make(map[uuid.UUID]int), cost: make(map[uuid.UUID]clock.Mark), burnt: make(map[uuid.UUID]clock.Mark)}
+	if c.StartTime == 0 {
+		c.StartTime = startTime
+	}
+	return &Pool{c: c, cache: newCache(c), busy: make(map[uuid.UUID]int), cost: make(map[uuid.UUID]clock.Mark), burnt: make(map[uuid.UUID]clock.Mark)}
 }
 
 // Run runs a task of a tenant and waits for its end, which comes soon after ctx's. The
@@ -139,7 +144,7 @@ func (p *Pool) begin(ctx context.Context, tenant uuid.UUID, program Program) (*p
 	p.mu.Lock()
 	last := p.comesLast(tenant)
 	p.mu.Unlock()
-	one, failure, err := start(ctx, setup, module, last)
+	one, failure, err := start(ctx, p.c.StartTime, setup, module, last)
 	if one != nil {
 		one.key, one.need = program.Key, need(program)
 	}
@@ -168,7 +173,7 @@ func (p *Pool) Check(ctx context.Context, tenant uuid.UUID, program Program) (*w
 		return failure, err
 	}
 	setup.Compile = true
-	_, failure, err = start(ctx, setup, module, false)
+	_, failure, err = start(ctx, p.c.StartTime, setup, module, false)
 	return failure, err
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/executor/runner"
 	"github.com/scheduler-service/scheduler/internal/executor/runner/wire"
 )
@@ -34,6 +36,22 @@ func TestRunsShareNothing(t *testing.T) {
 	random := runs(within(t, time.Minute), t, pool, `export default () => Math.random()`, h).Result
 	if again := runs(within(t, time.Minute), t, pool, `export default () => Math.random()`, h).Result; string(random) == string(again) {
 		t.Errorf("two runs draw the same number %s", random)
+	}
+}
+
+// A runner that a busy machine does not start in time is no fault of the code: it has not
+// run, and another attempt may. Without a cache a start takes longer than this one may.
+func TestSlowStart(t *testing.T) {
+	t.Parallel()
+	pool := runner.New(runner.Config{Memory: one, StartTime: 50 * time.Millisecond, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { _ = pool.Close() })
+	end, err := pool.Run(within(t, time.Minute), uuid.New(), runner.Program{Memory: memory}, wire.Task{Source: "export default 1"}, &host{})
+	if err == nil || end.Failure != nil || errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ends with %+v, %v, want an error that is no time-out of the run", end.Failure, err)
+	}
+	out := runner.Outcome(end, err, time.Minute)
+	if out.Err == nil || out.Err.Type != executor.SystemError || !strings.HasSuffix(out.Err.Message, "the runner did not start within 50ms") {
+		t.Errorf("the outcome is %v", out.Err)
 	}
 }
 

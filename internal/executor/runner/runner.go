@@ -34,7 +34,9 @@ const (
 	// killAfter is how long a run may be late: its own clock ends it at the deadline if
 	// it can.
 	killAfter = 200 * time.Millisecond
-	startTime = 20 * time.Second
+	// startTime is how long a runner may take to start, and code to compile: seconds on
+	// a machine whose processors are busy. compileCPU bounds what it works meanwhile.
+	startTime = time.Minute
 	// overhead is what a runner takes beside the linear memory of its run, and headroom
 	// what it may write to at most: compiled code, and Go's own heap.
 	overhead = 32 << 20
@@ -111,8 +113,10 @@ func follow(r *os.File) *tail {
 
 // start starts a process and waits until it can run its program. The failure says what is
 // wrong with a tenant's module. One that comes last gets what others leave of the processors.
-func start(ctx context.Context, setup wire.Program, module []byte, last bool) (p *process, failure *wire.Failure, err error) {
-	ctx, cancel := context.WithTimeout(ctx, startTime)
+// One that is not ready within the limit is an error: the machine was busy, and the code
+// has done nothing yet.
+func start(ctx context.Context, limit time.Duration, setup wire.Program, module []byte, last bool) (p *process, failure *wire.Failure, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %s", errSlow, limit))
 	defer cancel()
 	p, err = launch(ctx, setup, last)
 	if err != nil {
@@ -133,6 +137,9 @@ func start(ctx context.Context, setup wire.Program, module []byte, last bool) (p
 	}
 	return p, nil, nil
 }
+
+// errSlow ends a start that takes too long.
+var errSlow = errors.New("the runner did not start")
 
 // launch starts the process itself.
 func launch(ctx context.Context, setup wire.Program, last bool) (*process, error) {
@@ -234,6 +241,8 @@ func (p *process) died(ctx context.Context, err error) (*wire.Failure, error) {
 	<-p.tail.done
 	text := string(p.tail.text)
 	switch {
+	case errors.Is(context.Cause(ctx), errSlow):
+		return nil, context.Cause(ctx)
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		return &wire.Failure{Reason: wire.Deadline}, nil
 	case ctx.Err() != nil:
