@@ -449,7 +449,8 @@ FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS backfill_id, unnest
              unnest($9::text[]) AS concurrency_key) u
 JOIN backfills b ON b.id = u.backfill_id JOIN scheduled_jobs j ON j.id = b.job_id
 CROSS JOIN (SELECT $10::timestamptz AS at) n
-WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.tenant_id = b.tenant_id AND h.job_id = b.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at OFFSET 0)
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.tenant_id = b.tenant_id AND h.job_id = b.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at
+                                AND h.scheduled_at >= $11::timestamptz AND h.scheduled_at <= $12::timestamptz OFFSET 0)
 ON CONFLICT (id) DO NOTHING
 `
 
@@ -464,11 +465,13 @@ type InsertBackfillExecutionsParams struct {
 	ConcurrencyLimits []int16
 	ConcurrencyKeys   []string
 	Now               time.Time
+	FirstAt           time.Time
+	LastAt            time.Time
 }
 
 // Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
 // run twice is a no-op, in this table by its key and in the history by the
-// look-up, which touches one partition. A run that may start waits in the pool
+// look-up, which opens the partitions from the first scheduled time to the last. A run that may start waits in the pool
 // without a hint: its scheduled time is long past.
 func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfillExecutionsParams) error {
 	_, err := q.db.Exec(ctx, InsertBackfillExecutions,
@@ -482,6 +485,8 @@ func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfi
 		arg.ConcurrencyLimits,
 		arg.ConcurrencyKeys,
 		arg.Now,
+		arg.FirstAt,
+		arg.LastAt,
 	)
 	return err
 }

@@ -27,7 +27,8 @@ FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($
              unnest($10::smallint[]) AS concurrency_limit, unnest($11::text[]) AS concurrency_key,
              unnest($12::int[]) AS generation, unnest($13::boolean[]) AS pooled, unnest($14::timestamptz[]) AS available_at) u,
      (SELECT coalesce($15::timestamptz, now()) AS at) n
-WHERE (SELECT h.id FROM job_executions h WHERE h.tenant_id = u.tenant_id AND h.job_id = u.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at) IS NULL
+WHERE (SELECT h.id FROM job_executions h WHERE h.tenant_id = u.tenant_id AND h.job_id = u.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at
+         AND h.scheduled_at >= $16::timestamptz AND h.scheduled_at <= $17::timestamptz) IS NULL
   AND (SELECT e.id FROM active_executions e WHERE e.id = u.id) IS NULL
 `
 
@@ -47,12 +48,15 @@ type InsertDueExecutionsParams struct {
 	Pooled            []bool
 	AvailableAt       []time.Time
 	Now               *time.Time
+	FirstAt           time.Time
+	LastAt            time.Time
 }
 
 // Cross-tenant: the promoter. Inserting a run twice is a no-op by two look-ups, in this table
 // and in one partition of the history. Nobody else inserts it meanwhile: the promoter holds the job
 // locked. ON CONFLICT would cost each execution 50 B of WAL. The look-ups are no joins, so that no
-// plan reads a whole table. That of the history names tenant and job, so that each index finds one entry.
+// plan reads a whole table. That of the history names tenant and job, so that each index finds one entry,
+// and the first and the last scheduled time, so that a kept plan opens the partitions of these alone.
 func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutionsParams) error {
 	_, err := q.db.Exec(ctx, InsertDueExecutions,
 		arg.Ids,
@@ -70,6 +74,8 @@ func (q *Queries) InsertDueExecutions(ctx context.Context, arg InsertDueExecutio
 		arg.Pooled,
 		arg.AvailableAt,
 		arg.Now,
+		arg.FirstAt,
+		arg.LastAt,
 	)
 	return err
 }

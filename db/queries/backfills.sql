@@ -73,7 +73,7 @@ GROUP BY a.backfill_id;
 -- name: InsertBackfillExecutions :exec
 -- Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
 -- run twice is a no-op, in this table by its key and in the history by the
--- look-up, which touches one partition. A run that may start waits in the pool
+-- look-up, which opens the partitions from the first scheduled time to the last. A run that may start waits in the pool
 -- without a hint: its scheduled time is long past.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
                                max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, backfill_id, pooled, available_at, sweep_at, created_at)
@@ -86,7 +86,8 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@backfill_ids::uuid[]) AS backfi
              unnest(@concurrency_keys::text[]) AS concurrency_key) u
 JOIN backfills b ON b.id = u.backfill_id JOIN scheduled_jobs j ON j.id = b.job_id
 CROSS JOIN (SELECT @now::timestamptz AS at) n
-WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.tenant_id = b.tenant_id AND h.job_id = b.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at OFFSET 0)
+WHERE NOT EXISTS (SELECT 1 FROM job_executions h WHERE h.tenant_id = b.tenant_id AND h.job_id = b.job_id AND h.id = u.id AND h.scheduled_at = u.scheduled_at
+                                AND h.scheduled_at >= @first_at::timestamptz AND h.scheduled_at <= @last_at::timestamptz OFFSET 0)
 ON CONFLICT (id) DO NOTHING;
 
 -- name: AdvanceBackfill :exec

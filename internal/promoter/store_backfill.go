@@ -165,6 +165,7 @@ func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at
 			p.ConcurrencyKeys = append(p.ConcurrencyKeys, s.key)
 		}
 	}
+	p.FirstAt, p.LastAt = span(p.ScheduledAt)
 	if len(p.Ids) > 0 {
 		if err := q.InsertBackfillExecutions(ctx, p); err != nil {
 			return fmt.Errorf("insert the executions of backfills: %w", err)

@@ -3,6 +3,7 @@ package promoter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -71,7 +72,16 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 		p.Generations[i] = r.job.generation
 		p.ConcurrencyLimits[i], p.ConcurrencyKeys[i], p.Pooled[i], p.AvailableAt[i] = int16(r.gate), r.key(), r.pooled, r.available
 	}
+	p.FirstAt, p.LastAt = span(p.ScheduledAt)
 	return p
+}
+
+// span is the first and the last of the times; zero of none.
+func span(times []time.Time) (first, last time.Time) {
+	if len(times) == 0 {
+		return first, last
+	}
+	return slices.MinFunc(times, time.Time.Compare), slices.MaxFunc(times, time.Time.Compare)
 }
 
 func insertSkips(rows []skip, now time.Time) db.InsertSkippedExecutionsParams {

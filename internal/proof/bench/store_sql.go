@@ -151,7 +151,7 @@ func expected(what string, got, want int) error {
 // dueNow are executions of n jobs at one time.
 func dueNow(n int) ([]uuid.UUID, db.InsertDueExecutionsParams) {
 	at := clock.Now()
-	p := db.InsertDueExecutionsParams{}
+	p := db.InsertDueExecutionsParams{FirstAt: at, LastAt: at}
 	for i := range n {
 		job := uuid.New()
 		p.Ids = append(p.Ids, execution.ScheduledID(job, at))
