@@ -471,8 +471,8 @@ type InsertBackfillExecutionsParams struct {
 
 // Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
 // run twice is a no-op, in this table by its key and in the history by the
-// look-up, which opens the partitions from the first scheduled time to the last. A run that may start waits in the pool
-// without a hint: its scheduled time is long past.
+// look-up, which opens the partitions from the first scheduled time to the last. A run
+// that may start waits in the pool without a hint: its scheduled time is long past.
 func (q *Queries) InsertBackfillExecutions(ctx context.Context, arg InsertBackfillExecutionsParams) error {
 	_, err := q.db.Exec(ctx, InsertBackfillExecutions,
 		arg.Ids,

@@ -73,8 +73,8 @@ GROUP BY a.backfill_id;
 -- name: InsertBackfillExecutions :exec
 -- Cross-tenant: the promoter, for backfills that it holds locked. Inserting a
 -- run twice is a no-op, in this table by its key and in the history by the
--- look-up, which opens the partitions from the first scheduled time to the last. A run that may start waits in the pool
--- without a hint: its scheduled time is long past.
+-- look-up, which opens the partitions from the first scheduled time to the last. A run
+-- that may start waits in the pool without a hint: its scheduled time is long past.
 INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters,
                                max_attempts, timeout_ms, concurrency_limit, concurrency_key, generation, backfill_id, pooled, available_at, sweep_at, created_at)
 SELECT u.id, b.tenant_id, b.job_id, b.job_version, u.scheduled_at, 'backfill', b.requested_by, u.job_type, u.priority, b.parameters,
