@@ -11,7 +11,6 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/backfill"
-	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/partition"
@@ -155,18 +154,7 @@ func timesOf(steps []backfillStep) (all []time.Time) {
 }
 
 func writeBackfills(ctx context.Context, q *db.Queries, steps []backfillStep, at time.Time) error {
-	p := db.InsertBackfillExecutionsParams{Now: at}
-	for _, s := range steps {
-		for _, time := range s.times {
-			p.Ids, p.BackfillIds = append(p.Ids, execution.BackfillID(s.id, time)), append(p.BackfillIds, s.id)
-			p.ScheduledAt, p.JobTypes = append(p.ScheduledAt, time), append(p.JobTypes, s.job.jobType)
-			p.Priorities, p.MaxAttempts = append(p.Priorities, int16(s.job.policy.Priority)), append(p.MaxAttempts, int32(s.job.maxAttempts))
-			p.TimeoutsMs, p.ConcurrencyLimits = append(p.TimeoutsMs, int32(s.job.policy.Timeout)*1000), append(p.ConcurrencyLimits, int16(s.gate))
-			p.ConcurrencyKeys = append(p.ConcurrencyKeys, s.key)
-		}
-	}
-	p.FirstAt, p.LastAt = span(p.ScheduledAt)
-	if len(p.Ids) > 0 {
+	if p := insertBackfilled(steps, at); len(p.Ids) > 0 {
 		if err := q.InsertBackfillExecutions(ctx, p); err != nil {
 			return fmt.Errorf("insert the executions of backfills: %w", err)
 		}

@@ -76,6 +76,21 @@ func insertDue(runs []run, now time.Time) db.InsertDueExecutionsParams {
 	return p
 }
 
+func insertBackfilled(steps []backfillStep, now time.Time) db.InsertBackfillExecutionsParams {
+	p := db.InsertBackfillExecutionsParams{Now: now}
+	for _, s := range steps {
+		for _, at := range s.times {
+			p.Ids, p.BackfillIds = append(p.Ids, execution.BackfillID(s.id, at)), append(p.BackfillIds, s.id)
+			p.ScheduledAt, p.JobTypes = append(p.ScheduledAt, at), append(p.JobTypes, s.job.jobType)
+			p.Priorities, p.MaxAttempts = append(p.Priorities, int16(s.job.policy.Priority)), append(p.MaxAttempts, int32(s.job.maxAttempts))
+			p.TimeoutsMs, p.ConcurrencyLimits = append(p.TimeoutsMs, int32(s.job.policy.Timeout)*1000), append(p.ConcurrencyLimits, int16(s.gate))
+			p.ConcurrencyKeys = append(p.ConcurrencyKeys, s.key)
+		}
+	}
+	p.FirstAt, p.LastAt = span(p.ScheduledAt)
+	return p
+}
+
 // span is the first and the last of the times; zero of none.
 func span(times []time.Time) (first, last time.Time) {
 	if len(times) == 0 {
