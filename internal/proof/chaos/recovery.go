@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
@@ -60,6 +62,8 @@ type recoveryLimit struct {
 	Worst  float64 `json:"worst"`
 	AtMost float64 `json:"atMost"`
 	Held   bool    `json:"held"` // alone, or anywhere if it never was alone
+
+	slowest recovery // the one that decided whether it was held
 }
 
 // String is the limit's line in the report.
@@ -78,10 +82,11 @@ func (b recoveryLimit) String() string {
 	return fmt.Sprintf("%-60s %6d %9s %9.3f %8g   %s", b.What, b.Times, alone, b.Worst, b.AtMost, verdict)
 }
 
-// recovery is how long one loss was felt.
+// recovery is how long one loss was felt, and by which execution, where it was one's.
 type recovery struct {
 	seconds float64
 	alone   bool
+	run     uuid.UUID
 }
 
 func newRecoveryLimit(what string, atMost float64, all []recovery) (recoveryLimit, bool) {
@@ -90,6 +95,9 @@ func newRecoveryLimit(what string, atMost float64, all []recovery) (recoveryLimi
 		b.Worst = max(b.Worst, one.seconds)
 		if one.alone {
 			b.Alone = max(b.Alone, one.seconds)
+		}
+		if one.alone && !b.slowest.alone || one.alone == b.slowest.alone && one.seconds > b.slowest.seconds {
+			b.slowest = one
 		}
 	}
 	b.Held = b.Alone <= atMost && (b.Alone >= 0 || b.Worst <= atMost)
@@ -104,13 +112,18 @@ func (e *evidence) recoveryLimits(t times, members []*member) (out []recoveryLim
 	}
 	for _, c := range e.promptCalls() {
 		if late := c.start.Sub(c.scheduledAt); c.tenant != e.bursting && e.calm(c.scheduledAt.Add(-2*time.Second), c.start, nil) {
-			all[noFault] = append(all[noFault], recovery{late.Seconds(), true})
+			all[noFault] = append(all[noFault], recovery{late.Seconds(), true, c.execution})
 		}
 	}
-	all[allFinished] = []recovery{{max(0, t.drained.Sub(clock.Later(t.healed, t.end)).Seconds()), true}}
-	all[othersFinished] = []recovery{{max(0, e.othersFinished().Sub(clock.Later(t.healed, t.end)).Seconds()), true}}
+	ended := func(at time.Time, last row) []recovery {
+		return []recovery{{max(0, at.Sub(clock.Later(t.healed, t.end)).Seconds()), true, last.id}}
+	}
+	all[allFinished] = ended(t.drained, e.lastFinished(func(*work) bool { return true }))
+	if last := e.lastFinished(e.unhindered); last.finished() {
+		all[othersFinished] = ended(*last.completedAt, last)
+	}
 	for _, m := range members {
-		all[memory] = append(all[memory], recovery{float64(m.maxRSS) / 1024, true})
+		all[memory] = append(all[memory], recovery{seconds: float64(m.maxRSS) / 1024, alone: true})
 	}
 	for _, demand := range []struct {
 		what   string
@@ -152,16 +165,19 @@ const (
 	memory            = "memory of each process, MB"
 )
 
-// othersFinished is when the last execution finished of tenants that have no backlog which
-// their own limit holds up, and of jobs whose target does not fail on purpose.
-func (e *evidence) othersFinished() (last time.Time) {
+// unhindered says that the job is none of the tenant with a backlog, which its own limit
+// holds up, and that its target does not fail on purpose.
+func (e *evidence) unhindered(w *work) bool { return w.tenant != e.bursting && !w.unwell }
+
+// lastFinished is the execution that finished last of the jobs that are asked about.
+func (e *evidence) lastFinished(of func(w *work) bool) (last row) {
 	for _, w := range e.jobs {
-		if w.tenant == e.bursting || w.unwell {
+		if !of(w) {
 			continue
 		}
 		for _, r := range e.byJob[w.id] {
-			if r.finished() && r.completedAt.After(last) {
-				last = *r.completedAt
+			if r.finished() && (!last.finished() || r.completedAt.After(*last.completedAt)) {
+				last = r
 			}
 		}
 	}
@@ -173,31 +189,34 @@ func (e *evidence) addRecovery(f *fault, all map[string][]recovery) {
 	if f.begun.IsZero() || f.healed.IsZero() {
 		return
 	}
-	add := func(what string, lasted time.Duration) {
-		all[what] = append(all[what], recovery{lasted.Seconds(), e.calm(f.begun, f.healed.Add(3*time.Second), f)})
+	add := func(what string, c call, lasted time.Duration) {
+		all[what] = append(all[what], recovery{lasted.Seconds(), e.calm(f.begun, f.healed.Add(3*time.Second), f), c.execution})
+	}
+	late := func(what string) func(c call) {
+		return func(c call) { add(what, c, c.start.Sub(c.scheduledAt)) }
 	}
 	first := func(what string) {
-		if at := e.firstStart(f.healed); !at.IsZero() {
-			add(what, at.Sub(f.healed))
+		if c := e.firstStart(f.healed); !c.start.IsZero() {
+			add(what, c, c.start.Sub(f.healed))
 		}
 	}
 	switch f.kind {
 	case "kill worker":
-		for _, took := range e.startedAgain(f.begun) {
-			add(workerKilled, took)
+		for _, c := range e.startedAgain(f.begun) {
+			add(workerKilled, c, c.start.Sub(f.begun))
 		}
 	case "kill promoter":
-		e.due(f.begun, f.begun.Add(3*time.Second), func(c call) { add(promoterKilled, c.start.Sub(c.scheduledAt)) })
+		e.due(f.begun, f.begun.Add(3*time.Second), late(promoterKilled))
 	case "cut redis":
-		e.due(f.begun, f.healed, func(c call) { add(redisDown, c.start.Sub(c.scheduledAt)) })
+		e.due(f.begun, f.healed, late(redisDown))
 	case "flush redis", "restart redis", "redis away":
 		e.due(time.Time{}, f.healed, func(c call) {
 			if c.start.After(f.healed) {
-				add(redisEmptied, c.start.Sub(f.healed))
+				add(redisEmptied, c, c.start.Sub(f.healed))
 			}
 		})
 	case "refuse rows", "misfire storm", "backlog", "greedy readers":
-		e.due(f.begun, f.healed, func(c call) { add(underGreedyTenant, c.start.Sub(c.scheduledAt)) })
+		e.due(f.begun, f.healed, late(underGreedyTenant))
 	case "crash postgres":
 		first(postgresBack)
 	case "failover", "late failover":
@@ -217,19 +236,19 @@ func (e *evidence) due(from, to time.Time, fn func(c call)) {
 	}
 }
 
-// firstStart is when anything started after a time; zero: nothing did.
-func (e *evidence) firstStart(after time.Time) (first time.Time) {
+// firstStart is the first call that started after a time; its start is zero: none did.
+func (e *evidence) firstStart(after time.Time) (first call) {
 	for _, c := range e.calls {
-		if c.start.After(after) && (first.IsZero() || c.start.Before(first)) {
-			first = c.start
+		if c.start.After(after) && (first.start.IsZero() || c.start.Before(first.start)) {
+			first = c
 		}
 	}
 	return first
 }
 
-// startedAgain is how long after a kill the runs that it interrupted started
-// again: the calls that broke off at that moment.
-func (e *evidence) startedAgain(killed time.Time) (out []time.Duration) {
+// startedAgain are the calls that began again the runs that a kill interrupted: those
+// whose call broke off at that moment.
+func (e *evidence) startedAgain(killed time.Time) (out []call) {
 	for _, calls := range e.byCall {
 		for _, c := range calls {
 			if !c.aborted || c.end.Before(killed.Add(-50*time.Millisecond)) || c.end.After(killed.Add(500*time.Millisecond)) {
@@ -237,7 +256,7 @@ func (e *evidence) startedAgain(killed time.Time) (out []time.Duration) {
 			}
 			for _, next := range calls {
 				if next.attempt == c.attempt+1 {
-					out = append(out, next.start.Sub(killed))
+					out = append(out, next)
 				}
 			}
 		}

@@ -93,9 +93,6 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	fmt.Fprintf(out, "targets     %d calls, %d executions succeeded there, %d more successes of them (at-least-once)\n", sum.Calls, sum.Succeeded, sum.Repeated)
 	fmt.Fprintf(out, "drained     %.1f s after the last fault, %.1f s after the last scheduled time\n",
 		t.drained.Sub(t.healed).Seconds(), t.drained.Sub(t.end).Seconds())
-	if last := e.lastFinished(); last.finished() {
-		fmt.Fprintf(out, "last finish %s\n%s", last.id, e.history(violation{run: last.id, job: last.job}))
-	}
 	fmt.Fprintf(out, "\n%-22s %6s %9s %9s %9s %9s   start after scheduled time, by the faults in force\n", "lag", "runs", "p50", "p95", "p99", "max")
 	for _, g := range sum.Lags {
 		fmt.Fprintf(out, "%-22s %6d %8.3fs %8.3fs %8.3fs %8.3fs\n", g.Of, g.Runs, g.P50, g.P95, g.P99, g.Max)
@@ -108,6 +105,7 @@ func report(out io.Writer, c Config, s *stack, e *evidence, f *findings, t times
 	for _, b := range sum.Limits {
 		fmt.Fprintln(out, b)
 	}
+	e.printSlowest(out, sum.Limits)
 	fmt.Fprintln(out, "\ninvariant   checked  broken")
 	for _, one := range sum.Invariants {
 		fmt.Fprintf(out, "%-9s %10d %7d\n", one.Name, one.Checked, one.Broken)
@@ -141,14 +139,13 @@ func (e *evidence) printViolations(out io.Writer, f *findings) {
 	}
 }
 
-// lastFinished is the execution that finished last.
-func (e *evidence) lastFinished() (last row) {
-	for _, r := range e.rows {
-		if r.finished() && (!last.finished() || r.completedAt.After(*last.completedAt)) {
-			last = r
+// printSlowest prints the history of the execution that exceeded a limit most.
+func (e *evidence) printSlowest(out io.Writer, limits []recoveryLimit) {
+	for _, b := range limits {
+		if r, known := e.byID[b.slowest.run]; known && !b.Held {
+			fmt.Fprintf(out, "\n%s: %.3f\n%s", b.What, b.slowest.seconds, e.history(violation{invariant: b.What, run: r.id, job: r.job}))
 		}
 	}
-	return last
 }
 
 func counts(of map[string]int) string {
