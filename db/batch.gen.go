@@ -408,8 +408,9 @@ func (b *InsertJobVersionBatchResults) Close() error {
 }
 
 const LockJobToRun = `-- name: LockJobToRun :batchone
-SELECT id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL
-FOR NO KEY UPDATE
+UPDATE scheduled_jobs SET last_execution_at = coalesce($1::timestamptz, now())
+WHERE tenant_id = $2 AND id = $3 AND deleted_at IS NULL
+RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds
 `
 
 type LockJobToRunBatchResults struct {
@@ -419,15 +420,19 @@ type LockJobToRunBatchResults struct {
 }
 
 type LockJobToRunParams struct {
+	Now      *time.Time
 	TenantID uuid.UUID
 	ID       uuid.UUID
 }
 
-// LockJob, for what travels with it.
+// LockJob for a run that somebody asked for, which is noted in the same statement. A run
+// that is refused is rolled back, and the note with it. execution_count stays: it counts
+// the runs of the schedule, which max_executions bounds.
 func (q *Queries) LockJobToRun(ctx context.Context, arg []LockJobToRunParams) *LockJobToRunBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
 		vals := []interface{}{
+			a.Now,
 			a.TenantID,
 			a.ID,
 		}

@@ -1356,24 +1356,6 @@ func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, e
 	return items, nil
 }
 
-const MarkJobRun = `-- name: MarkJobRun :exec
-UPDATE scheduled_jobs SET last_execution_at = $1::timestamptz
-WHERE tenant_id = $2 AND id = $3
-`
-
-type MarkJobRunParams struct {
-	At       time.Time
-	TenantID uuid.UUID
-	ID       uuid.UUID
-}
-
-// For a run that somebody asked for: execution_count counts the schedule's, which
-// max_executions bounds.
-func (q *Queries) MarkJobRun(ctx context.Context, arg MarkJobRunParams) error {
-	_, err := q.db.Exec(ctx, MarkJobRun, arg.At, arg.TenantID, arg.ID)
-	return err
-}
-
 const NextDue = `-- name: NextDue :one
 SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
                  WHERE status = 'active' AND next_execution_at >= $1::timestamptz

@@ -26,9 +26,12 @@ SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND delet
 FOR NO KEY UPDATE;
 
 -- name: LockJobToRun :batchone
--- LockJob, for what travels with it.
-SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
-FOR NO KEY UPDATE;
+-- LockJob for a run that somebody asked for, which is noted in the same statement. A run
+-- that is refused is rolled back, and the note with it. execution_count stays: it counts
+-- the runs of the schedule, which max_executions bounds.
+UPDATE scheduled_jobs SET last_execution_at = coalesce(sqlc.narg(now)::timestamptz, now())
+WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
+RETURNING *;
 
 -- name: ListNewestJobs :many
 -- ListJobs without filters, with how many jobs the tenant has. It has one plan for all
@@ -157,12 +160,6 @@ WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);
 -- name: JobExists :one
 -- Also for a deleted job, whose history stays readable.
 SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id);
-
--- name: MarkJobRun :exec
--- For a run that somebody asked for: execution_count counts the schedule's, which
--- max_executions bounds.
-UPDATE scheduled_jobs SET last_execution_at = @at::timestamptz
-WHERE tenant_id = @tenant_id AND id = @id;
 
 -- name: ClaimDueJobs :many
 -- Cross-tenant: the promoter. Takes and locks what is due, oldest first, and

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -160,7 +159,7 @@ func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 				ExecutionID: id, TenantID: who.TenantID, JobID: d.job, RetryOf: *d.retryOf, CreatedAt: tx.At,
 			})
 		}
-		return errors.Join(err, q.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: who.TenantID, ID: d.job, At: tx.At}))
+		return err
 	})
 	if err != nil {
 		return Execution{}, fmt.Errorf("insert execution: %w", err)
@@ -179,8 +178,8 @@ type locked struct {
 	bounds *tenant.Asked
 }
 
-// lock locks a job and then counts what is active of it, in one round trip: nobody else
-// admits meanwhile.
+// lock locks a job, notes that it runs now and then counts what is active of it, in one
+// round trip: nobody else admits meanwhile.
 func (s *Store) lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id uuid.UUID) (l locked, err error) {
 	err = tx.Together(ctx, func(q *db.Queries) (err error) {
 		rows := q.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: who.TenantID, ID: id}})

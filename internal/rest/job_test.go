@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -263,9 +264,21 @@ func TestTriggerAJob(t *testing.T) {
 func TestTriggersQueueUpToABound(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	r := request{method: "POST", path: base + "/jobs/" + b.makeJob(t, b.ours).ID.String() + "/trigger", token: b.token(t, b.ours, identity.Operator)}
+	of := b.makeJob(t, b.ours).ID
+	lastRun := func() (at time.Time) {
+		t.Helper()
+		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT last_execution_at FROM scheduled_jobs WHERE id = $1", of).Scan(&at); err != nil {
+			t.Fatal(err)
+		}
+		return at
+	}
+	r := request{method: "POST", path: base + "/jobs/" + of.String() + "/trigger", token: b.token(t, b.ours, identity.Operator)}
 	b.do(t, r)
 	waits := read[api.Execution](t, b.do(t, r), http.StatusAccepted)
+	noted := lastRun()
+	if !noted.Equal(waits.ScheduledAt) {
+		t.Errorf("the job ran last at %v, and the trigger was at %v", noted, waits.ScheduledAt)
+	}
 	_, err := b.engine.Pool().Exec(t.Context(), `INSERT INTO active_executions
 		(id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at)
 		SELECT gen_random_uuid(), tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts, timeout_ms, concurrency_limit, available_at, sweep_at
@@ -274,6 +287,9 @@ func TestTriggersQueueUpToABound(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, b.do(t, r), http.StatusConflict, "JOB_ALREADY_RUNNING")
+	if now := lastRun(); !now.Equal(noted) {
+		t.Errorf("a trigger that was refused moved the last run from %v to %v", noted, now)
+	}
 }
 
 func TestIdempotencyKeys(t *testing.T) {

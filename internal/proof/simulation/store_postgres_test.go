@@ -428,7 +428,8 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 	if err := tx.InsertRequestedExecution(ctx, p); err != nil {
 		return a, err
 	}
-	return answer{IDs: []uuid.UUID{o.ID}}, tx.MarkJobRun(ctx, db.MarkJobRunParams{TenantID: asker(o), ID: j.ID, At: at})
+	tx.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: asker(o), ID: j.ID, Now: &at}}).QueryRow(func(_ int, _ db.ScheduledJob, e error) { err = e })
+	return answer{IDs: []uuid.UUID{o.ID}}, err
 }
 
 func orNull(t time.Time) *time.Time {
