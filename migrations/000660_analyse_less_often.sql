@@ -5,9 +5,11 @@
 -- whether it should every autovacuum_naptime, for which we advise 5 s. A small table that
 -- changes ten times a second was analysed at each look. Then every session throws away its
 -- kept plans of statements that use the table, and plans each again at its next call. With four
--- workers, two promoters and 50 executions a second such plans took 0.1 to 0.2 ms for each execution.
--- Each statement on the tables of the first list finds its rows by a key, whatever the statistics
--- say. Those on the second list have lists and counts too.
+-- workers, two promoters and 50 executions a second PostgreSQL spent 0.4 ms of each execution on
+-- plans, and 0.3 ms with these thresholds.
+-- The statements on the tables of the first list look a key up or read a small table. Their
+-- plans need no statistics. Lists and counts read the tables of the second list, so these are
+-- analysed after 2,000 changes.
 -- +goose StatementBegin
 DO $$
 DECLARE
@@ -27,8 +29,8 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
--- A vacuum has the same effect on plans. It comes after 1,000 changes of these tables, and no
--- longer after 50. Each promotion changes its job, so half of the jobs may be promoted between
+-- A vacuum has the same effect on plans. PostgreSQL vacuums these tables after 1,000 changes and
+-- no longer after 50. Each promotion changes its job, so half of the jobs may be promoted between
 -- two analyses.
 ALTER TABLE scheduled_jobs SET (autovacuum_vacuum_threshold = 1000, autovacuum_analyze_threshold = 2000, autovacuum_analyze_scale_factor = 0.5);
 ALTER TABLE workers SET (autovacuum_vacuum_threshold = 1000);
