@@ -524,11 +524,17 @@ func (q *Queries) ShareRolledSpan(ctx context.Context) (bool, error) {
 }
 
 const TakeOutcomeDeltas = `-- name: TakeOutcomeDeltas :many
-DELETE FROM outcome_deltas d USING (
-    SELECT s.at, s.seq, sum(octet_length(s.cells)) OVER (ORDER BY s.at, s.seq) - octet_length(s.cells) AS bytes_before
-    FROM outcome_deltas s WHERE s.tenant_id = $1
-) sized
-WHERE d.tenant_id = $1 AND d.at = sized.at AND d.seq = sized.seq AND sized.bytes_before < $2::bigint
+DELETE FROM outcome_deltas d
+WHERE d.tenant_id = $1 AND (d.at, d.seq) <= (
+    SELECT sized.at, sized.seq
+    FROM (
+        SELECT s.at, s.seq, sum(octet_length(s.cells)) OVER (ORDER BY s.at, s.seq) - octet_length(s.cells) AS bytes_before
+        FROM outcome_deltas s WHERE s.tenant_id = $1
+    ) sized
+    WHERE sized.bytes_before < $2::bigint
+    ORDER BY sized.at DESC, sized.seq DESC
+    LIMIT 1
+)
 RETURNING d.at, d.outcomes, d.cells
 `
 
@@ -544,7 +550,8 @@ type TakeOutcomeDeltasRow struct {
 }
 
 // By the process that folds and holds the tenant's lock: at most so many bytes, and one row at
-// least, those of the oldest hours first.
+// least, those of the oldest hours first. The last row is found first: a join of the rows
+// with their sums is quadratic where statistics say that the table has one row.
 func (q *Queries) TakeOutcomeDeltas(ctx context.Context, arg TakeOutcomeDeltasParams) ([]TakeOutcomeDeltasRow, error) {
 	rows, err := q.db.Query(ctx, TakeOutcomeDeltas, arg.TenantID, arg.MostBytes)
 	if err != nil {

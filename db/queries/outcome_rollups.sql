@@ -117,12 +117,19 @@ SELECT one FROM rollup_cursor FOR SHARE;
 
 -- name: TakeOutcomeDeltas :many
 -- By the process that folds and holds the tenant's lock: at most so many bytes, and one row at
--- least, those of the oldest hours first.
-DELETE FROM outcome_deltas d USING (
-    SELECT s.at, s.seq, sum(octet_length(s.cells)) OVER (ORDER BY s.at, s.seq) - octet_length(s.cells) AS bytes_before
-    FROM outcome_deltas s WHERE s.tenant_id = @tenant_id
-) sized
-WHERE d.tenant_id = @tenant_id AND d.at = sized.at AND d.seq = sized.seq AND sized.bytes_before < @most_bytes::bigint
+-- least, those of the oldest hours first. The last row is found first: a join of the rows
+-- with their sums is quadratic where statistics say that the table has one row.
+DELETE FROM outcome_deltas d
+WHERE d.tenant_id = @tenant_id AND (d.at, d.seq) <= (
+    SELECT sized.at, sized.seq
+    FROM (
+        SELECT s.at, s.seq, sum(octet_length(s.cells)) OVER (ORDER BY s.at, s.seq) - octet_length(s.cells) AS bytes_before
+        FROM outcome_deltas s WHERE s.tenant_id = @tenant_id
+    ) sized
+    WHERE sized.bytes_before < @most_bytes::bigint
+    ORDER BY sized.at DESC, sized.seq DESC
+    LIMIT 1
+)
 RETURNING d.at, d.outcomes, d.cells;
 
 -- name: SettleFold :exec
