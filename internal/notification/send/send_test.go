@@ -250,7 +250,7 @@ func TestAFailedMessageIsTriedForADay(t *testing.T) {
 	b, r := setup(t), receive(t, status(http.StatusInternalServerError))
 	id, _ := b.make(b.who, notification.Webhook, r.URL)
 	b.waits(b.who, id, failed("x"))
-	at, begin := b.now.Add(time.Second), b.now
+	at, begin := b.now.Add(time.Minute), b.now
 	attempts := 0
 	for {
 		b.pass(at)
