@@ -256,7 +256,7 @@ func TestForkBombEnds(t *testing.T) {
 	t.Parallel()
 	levels(t, func(t *testing.T, _ command.Level, e *command.Executor) {
 		mark := marked()
-		out, r := execute(t.Context(), t, e, config(fmt.Sprintf(`b() { : %s; b | b & }; b; sleep 1000`, mark), `"limits":{"processes":20},"timeout":1.5`), ample, nil)
+		out, r := execute(t.Context(), t, e, config(fmt.Sprintf(`b() { : %s; b | b & }; b; sleep 1000`, mark), `"limits":{"processes":20},"timeout":5`), ample, nil)
 		if out.Err == nil || !strings.Contains(strings.ToLower(r.Stderr), "fork") {
 			t.Errorf("ended with %v and said %.100q", out.Err, r.Stderr)
 		}
