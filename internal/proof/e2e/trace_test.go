@@ -44,7 +44,12 @@ func TestTraceOfARun(t *testing.T) {
 	}
 	s.eventually("the spans are there", func() bool {
 		spans = collector.Spans()
-		return has(own, "execution").ID != "" && has(own, "POST").ID != "" && has(own, "trigger").ID != "" && has(caller, "triggerJob").ID != ""
+		for _, name := range []string{"execution", "POST", "trigger"} {
+			if has(own, name).ID == "" {
+				return false
+			}
+		}
+		return has(caller, "triggerJob").ID != "" && has(caller, "redis publish").ID != "" // the hint
 	})
 	root, attempt, call, request := has(own, "execution"), has(own, "attempt"), has(own, "POST"), has(caller, "triggerJob")
 	if want := "00-" + own + "-" + call.ID + "-01"; sent != want {
@@ -58,9 +63,6 @@ func TestTraceOfARun(t *testing.T) {
 	}
 	if root.Service != "scheduler-worker" || request.Service != "scheduler-api" {
 		t.Errorf("services %s, %s", root.Service, request.Service)
-	}
-	if has(caller, "redis publish").ID == "" {
-		t.Error("no span of the hint")
 	}
 	database := 0
 	for _, span := range spans {
