@@ -20,6 +20,7 @@ import (
 // sent costs time and nothing else.
 type publisher interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+	PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
 }
 
 // Config says where hints go.
@@ -53,7 +54,17 @@ func (s *Sender) Send(ctx context.Context, executions []dispatch.Waiting) {
 // SendLane sends hints in one lane, and pools the executions where that fails.
 // Where pooling fails too, a later sweep does it.
 func (s *Sender) SendLane(ctx context.Context, lane queue.Lane, ids []uuid.UUID) {
-	err := s.c.Queue.Publish(ctx, lane, ids)
+	s.sent(ctx, ids, s.c.Queue.Publish(ctx, lane, ids))
+}
+
+// SendTogether is SendLane for executions that call somebody and wait, see
+// queue.Publisher.PublishTogether.
+func (s *Sender) SendTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) {
+	s.sent(ctx, ids, s.c.Queue.PublishTogether(ctx, lane, ids))
+}
+
+// sent pools executions whose hints were not sent.
+func (s *Sender) sent(ctx context.Context, ids []uuid.UUID, err error) {
 	if err == nil {
 		return
 	}

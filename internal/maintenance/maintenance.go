@@ -35,6 +35,7 @@ import (
 // hints is what maintenance needs of the queue.
 type hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+	PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
 	LostContents(ctx context.Context) (lost bool, err error)
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 }

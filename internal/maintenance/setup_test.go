@@ -45,6 +45,10 @@ func (h *hints) Publish(_ context.Context, lane queue.Lane, ids []uuid.UUID) err
 	return nil
 }
 
+func (h *hints) PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
+	return h.Publish(ctx, lane, ids)
+}
+
 func (h *hints) LostContents(context.Context) (bool, error) { return h.lost, h.err }
 
 func (h *hints) Depth(context.Context) (map[queue.Lane]int, error) { return nil, h.err }

@@ -60,8 +60,13 @@ type failing struct{ *hints }
 
 func (failing) Publish(context.Context, queue.Lane, []uuid.UUID) error { return errors.New("lost") }
 
+func (failing) PublishTogether(context.Context, queue.Lane, []uuid.UUID) error {
+	return errors.New("lost")
+}
+
 func (b *bundle) with(hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+	PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
 	LostContents(ctx context.Context) (lost bool, err error)
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 },

@@ -35,6 +35,9 @@ func (p *Promoter) seeLanes(ctx context.Context) lanes {
 // remoteType is the type of the jobs that workers of tenants' own run, which get no hints.
 const remoteType = "remote"
 
+// callType is the type of the jobs that call a target and wait for its answer.
+const callType = "http"
+
 // takes says whether the hint of a job's run may be sent.
 func (l lanes) takes(j *dueJob) bool {
 	return j.jobType != remoteType && !l.none && !j.hasBacklog && !l.full[queue.LaneFor(j.policy.Priority)]
@@ -65,11 +68,17 @@ func (j *dueJob) key(parameters json.RawMessage) string {
 	return j.policy.KeyOf(keytemplate.Run{JobID: j.id, JobName: j.name, JobType: j.jobType, Config: j.config, Parameters: parameters})
 }
 
-// lanes are the ids to hint, by lane. Tenants take turns: a hint names what
-// stands side by side, and a tenant with one run is not in the last of them.
-func (p *plan) lanes() map[queue.Lane][]uuid.UUID {
+// burst is what the runs have in common that are hinted in one go.
+type burst struct {
+	lane  queue.Lane
+	calls bool // they are of callType; others may compute
+}
+
+// hints are the ids to hint. Tenants take turns: a hint names what stands side by
+// side, and a tenant with one run is not in the last of them.
+func (p *plan) hints() map[burst][]uuid.UUID {
 	type line struct {
-		lane   queue.Lane
+		burst
 		tenant uuid.UUID
 	}
 	lines, order := map[line][]uuid.UUID{}, []line{}
@@ -77,17 +86,17 @@ func (p *plan) lanes() map[queue.Lane][]uuid.UUID {
 		if !r.hinted {
 			continue
 		}
-		l := line{queue.LaneFor(r.job.policy.Priority), r.job.tenant}
+		l := line{burst{queue.LaneFor(r.job.policy.Priority), r.job.jobType == callType}, r.job.tenant}
 		if len(lines[l]) == 0 {
 			order = append(order, l)
 		}
 		lines[l] = append(lines[l], r.id)
 	}
-	out := map[queue.Lane][]uuid.UUID{}
+	out := map[burst][]uuid.UUID{}
 	for len(order) > 0 {
 		left := order[:0]
 		for _, l := range order {
-			out[l.lane] = append(out[l.lane], lines[l][0])
+			out[l.burst] = append(out[l.burst], lines[l][0])
 			if lines[l] = lines[l][1:]; len(lines[l]) > 0 {
 				left = append(left, l)
 			}

@@ -80,6 +80,7 @@ const (
 // so a hint that is not sent costs time and nothing else.
 type hints interface {
 	Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
+	PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error
 	Depth(ctx context.Context) (map[queue.Lane]int, error)
 }
 
@@ -217,8 +218,12 @@ func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, c
 	if made.claimed > len(made.broken) {
 		p.suspects.commits++
 	}
-	for lane, ids := range made.lanes() {
-		p.hints.SendLane(ctx, lane, ids)
+	for of, ids := range made.hints() {
+		if of.calls {
+			p.hints.SendTogether(ctx, of.lane, ids)
+		} else {
+			p.hints.SendLane(ctx, of.lane, ids)
+		}
 	}
 	if made.pools() {
 		p.c.CallWorkers(ctx)

@@ -1,6 +1,7 @@
 package promoter_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -30,10 +31,11 @@ import (
 
 // hints takes down what a promoter sends.
 type hints struct {
-	mu   sync.Mutex
-	sent map[queue.Lane][]uuid.UUID
-	err  error
-	lost bool
+	mu       sync.Mutex
+	sent     map[queue.Lane][]uuid.UUID
+	together []uuid.UUID // of sent: what one worker can run as well as several
+	err      error
+	lost     bool
 }
 
 func (h *hints) Publish(_ context.Context, lane queue.Lane, ids []uuid.UUID) error {
@@ -47,6 +49,16 @@ func (h *hints) Publish(_ context.Context, lane queue.Lane, ids []uuid.UUID) err
 	}
 	h.sent[lane] = append(h.sent[lane], ids...)
 	return nil
+}
+
+func (h *hints) PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
+	err := h.Publish(ctx, lane, ids)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err == nil {
+		h.together = append(h.together, ids...)
+	}
+	return err
 }
 
 func (h *hints) LostContents(context.Context) (bool, error) { return h.lost, h.err }
@@ -154,6 +166,28 @@ func (b *bundle) rows(t *testing.T, j job.Job) []execution.Execution {
 	}
 	slices.Reverse(list)
 	return list
+}
+
+// Runs that call a target share hints; what may compute does not.
+func TestOnlyCallsShareHints(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	computes := b.create(t, func(s *job.Spec) { s.Name = "computes" })
+	calls := b.create(t, func(s *job.Spec) {
+		s.Name, s.Type, s.Config = "calls", "http", []byte(`{"url":"https://example.com"}`)
+	})
+	due := clock.Later(*computes.NextExecutionAt, *calls.NextExecutionAt)
+	b.dueAt(t, computes, due)
+	b.dueAt(t, calls, due)
+	b.pass(t, b.promoter, due)
+	hinted := b.hints.take()[queue.Low]
+	slices.SortFunc(hinted, func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
+	want := []uuid.UUID{execution.ScheduledID(calls.ID, due)}
+	both := append([]uuid.UUID{execution.ScheduledID(computes.ID, due)}, want...)
+	slices.SortFunc(both, func(x, y uuid.UUID) int { return bytes.Compare(x[:], y[:]) })
+	if !slices.Equal(hinted, both) || !slices.Equal(b.hints.together, want) {
+		t.Errorf("hinted %v, of them together %v; want %v and %v", hinted, b.hints.together, both, want)
+	}
 }
 
 func TestPassMakesOneExecutionForAScheduledTime(t *testing.T) {

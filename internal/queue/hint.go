@@ -151,11 +151,16 @@ func (h Hint) check() error {
 // cost, which is per hint and not per id, stays small.
 const spread = 16
 
-// split cuts ids into hints of even size: one id each for up to spread ids,
-// MaxIDs each for a large burst. An id that is named twice is sent once.
-func split(lane Lane, ids []uuid.UUID) []Hint {
+// together is how many executions a hint names where there are so many and they do not
+// compute. A worker claims them by one statement and writes their outcomes by one, and
+// fewer workers wake up for a small burst.
+const together = 4
+
+// split cuts ids into hints of even size: least ids each for a small burst, MaxIDs
+// each for a large one. An id that is named twice is sent once.
+func split(lane Lane, ids []uuid.UUID, least int) []Hint {
 	ids = distinct(ids)
-	size := min(max((len(ids)+spread-1)/spread, 1), MaxIDs)
+	size := min(max((len(ids)+spread-1)/spread, least), MaxIDs)
 	hints := make([]Hint, 0, (len(ids)+size-1)/size)
 	for len(ids) > 0 {
 		n := min(size, len(ids))

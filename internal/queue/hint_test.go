@@ -116,24 +116,30 @@ func FuzzDecode(f *testing.F) {
 
 func TestSplitSizes(t *testing.T) {
 	t.Parallel()
-	tests := []struct{ ids, hints, largest int }{
-		{0, 0, 0},
-		{1, 1, 1},
-		{16, 16, 1},
-		{17, 9, 2},
-		{160, 16, 10},
-		{1024, 16, 64},
-		{1025, 17, 64},
-		{10_000, 157, 64},
+	tests := []struct{ ids, least, hints, largest int }{
+		{0, 1, 0, 0},
+		{1, 1, 1, 1},
+		{16, 1, 16, 1},
+		{17, 1, 9, 2},
+		{160, 1, 16, 10},
+		{1024, 1, 16, 64},
+		{1025, 1, 17, 64},
+		{10_000, 1, 157, 64},
+		{1, together, 1, 1},
+		{4, together, 1, 4},
+		{10, together, 3, 4},
+		{64, together, 16, 4},
+		{160, together, 16, 10},
+		{10_000, together, 157, 64},
 	}
 	for _, tc := range tests {
-		hints := split(High, someIDs(tc.ids))
+		hints := split(High, someIDs(tc.ids), tc.least)
 		largest := 0
 		for _, h := range hints {
 			largest = max(largest, len(h.IDs))
 		}
 		if len(hints) != tc.hints || largest != tc.largest {
-			t.Errorf("%d ids: %d hints of at most %d, want %d of %d", tc.ids, len(hints), largest, tc.hints, tc.largest)
+			t.Errorf("%d ids, at least %d in a hint: %d hints of at most %d, want %d of %d", tc.ids, tc.least, len(hints), largest, tc.hints, tc.largest)
 		}
 	}
 }
@@ -151,7 +157,7 @@ func TestSplitKeepsEveryID(t *testing.T) {
 		lane := rapid.SampledFrom([]Lane{High, Normal, Low}).Draw(t, "lane")
 
 		var got []uuid.UUID
-		for _, h := range split(lane, given) {
+		for _, h := range split(lane, given, rapid.SampledFrom([]int{1, together}).Draw(t, "least")) {
 			wire, err := h.encode()
 			if err != nil {
 				t.Fatalf("a hint that cannot be sent: %v", err)

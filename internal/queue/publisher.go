@@ -92,7 +92,14 @@ func (p *Publisher) Close() error {
 // pending in PostgreSQL and their hints are repeated from there, so callers
 // may go on. While Redis is away it fails at once.
 func (p *Publisher) Publish(ctx context.Context, lane Lane, ids []uuid.UUID) error {
-	return p.send(ctx, lane, ids, asynq.Queue(string(lane)), asynq.MaxRetry(1), asynq.Timeout(taskLimit))
+	return p.send(ctx, lane, ids, 1, asynq.Queue(string(lane)), asynq.MaxRetry(1), asynq.Timeout(taskLimit))
+}
+
+// PublishTogether is Publish for executions that do not compute, but call somebody and
+// wait: one worker can run several of them as well as several workers can, so that
+// each hint of a small burst names four.
+func (p *Publisher) PublishTogether(ctx context.Context, lane Lane, ids []uuid.UUID) error {
+	return p.send(ctx, lane, ids, together, asynq.Queue(string(lane)), asynq.MaxRetry(1), asynq.Timeout(taskLimit))
 }
 
 // PublishIn is Publish for hints that arrive after delay and, as far as clocks
@@ -102,7 +109,7 @@ func (p *Publisher) PublishIn(ctx context.Context, lane Lane, ids []uuid.UUID, d
 	if delay <= 0 {
 		return p.Publish(ctx, lane, ids)
 	}
-	return p.send(ctx, lane, ids, asynq.Queue(string(lane)), asynq.MaxRetry(1), asynq.Timeout(taskLimit),
+	return p.send(ctx, lane, ids, 1, asynq.Queue(string(lane)), asynq.MaxRetry(1), asynq.Timeout(taskLimit),
 		asynq.ProcessAt(wakeAt(p.now(), delay)))
 }
 
@@ -118,17 +125,17 @@ func wakeAt(now time.Time, delay time.Duration) time.Time {
 	return second
 }
 
-// send cuts ids into hints and enqueues them side by side until one fails. The
+// send cuts ids into hints of least ids and more, and enqueues them side by side until one fails. The
 // task's id is asynq's default, a fresh random one: a kept id would block its
 // own repetition.
-func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, how ...asynq.Option) error {
+func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, least int, how ...asynq.Option) error {
 	if lane.weight() == 0 {
 		return fmt.Errorf("queue: publish: %w: unknown lane %q", errHint, string(lane))
 	}
 	if p.Silent() {
 		return nil
 	}
-	hints := split(lane, ids)
+	hints := split(lane, ids, least)
 	defer p.ring(ctx, lane)
 	if len(hints) == 1 {
 		return p.enqueue(ctx, hints[0], how)

@@ -269,7 +269,7 @@ func BenchmarkEnqueue(b *testing.B) {
 				}
 			}
 			b.ReportMetric(float64(b.N)*float64(burst)/b.Elapsed().Seconds(), "ids/s")
-			b.ReportMetric(float64(b.N)*float64(len(split(Normal, ids)))/b.Elapsed().Seconds(), "hints/s")
+			b.ReportMetric(float64(b.N)*float64(len(split(Normal, ids, 1)))/b.Elapsed().Seconds(), "hints/s")
 		})
 	}
 }

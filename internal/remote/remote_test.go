@@ -38,8 +38,10 @@ func TestMain(m *testing.M) { os.Exit(pgtest.Main(m)) }
 type unsent struct{}
 
 func (unsent) Publish(context.Context, queue.Lane, []uuid.UUID) error { return nil }
-func (unsent) LostContents(context.Context) (bool, error)             { return false, nil }
-func (unsent) Depth(context.Context) (map[queue.Lane]int, error)      { return nil, nil }
+
+func (unsent) PublishTogether(context.Context, queue.Lane, []uuid.UUID) error { return nil }
+func (unsent) LostContents(context.Context) (bool, error)                     { return false, nil }
+func (unsent) Depth(context.Context) (map[queue.Lane]int, error)              { return nil, nil }
 
 // bundle is a database with two tenants, and an API process that hands executions out.
 type bundle struct {

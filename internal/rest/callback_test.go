@@ -23,6 +23,8 @@ type unsent struct{}
 
 func (unsent) Publish(context.Context, queue.Lane, []uuid.UUID) error { return nil }
 
+func (unsent) PublishTogether(context.Context, queue.Lane, []uuid.UUID) error { return nil }
+
 // awaits has an execution await a callback, as a worker would, and answers its token.
 func (b *bundle) awaits(t *testing.T, e execution.Execution) string {
 	t.Helper()

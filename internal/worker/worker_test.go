@@ -53,6 +53,10 @@ func (h hints) Publish(ctx context.Context, lane queue.Lane, ids []uuid.UUID) er
 	return h.PublishIn(ctx, lane, ids, 0)
 }
 
+func (h hints) PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
+	return h.Publish(ctx, lane, ids)
+}
+
 func (h hints) PublishIn(ctx context.Context, _ queue.Lane, ids []uuid.UUID, delay time.Duration) error {
 	h.sent <- sent{slices.Clone(ids), delay}
 	if h.hold {

@@ -71,6 +71,10 @@ func (s *sent) Publish(_ context.Context, _ queue.Lane, ids []uuid.UUID) error {
 	s.ids = append(s.ids, ids...)
 	return nil
 }
+
+func (s *sent) PublishTogether(ctx context.Context, lane queue.Lane, ids []uuid.UUID) error {
+	return s.Publish(ctx, lane, ids)
+}
 func (s *sent) LostContents(context.Context) (bool, error)        { return false, nil }
 func (s *sent) Depth(context.Context) (map[queue.Lane]int, error) { return nil, nil }
 
