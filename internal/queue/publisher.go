@@ -125,9 +125,9 @@ func wakeAt(now time.Time, delay time.Duration) time.Time {
 	return second
 }
 
-// send cuts ids into hints of least ids and more, and enqueues them side by side until one fails. The
-// task's id is asynq's default, a fresh random one: a kept id would block its
-// own repetition.
+// send cuts ids into hints of least ids and more, and enqueues them side by side
+// until one fails. The task's id is asynq's default, a fresh random one: a kept id
+// would block its own repetition.
 func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, least int, how ...asynq.Option) error {
 	if lane.weight() == 0 {
 		return fmt.Errorf("queue: publish: %w: unknown lane %q", errHint, string(lane))

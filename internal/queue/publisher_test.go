@@ -116,11 +116,14 @@ func TestPublishChunksAndDepth(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	if err := p.PublishTogether(t.Context(), High, someIDs(10)); err != nil { // in 3 hints
+		t.Fatal(err)
+	}
 	got, err := p.Depth(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[Lane]int{High: 1, Normal: 14, Low: 79}, got); diff != "" {
+	if diff := cmp.Diff(map[Lane]int{High: 4, Normal: 14, Low: 79}, got); diff != "" {
 		t.Error(diff)
 	}
 	if err := p.Publish(t.Context(), "urgent", someIDs(1)); err == nil {
