@@ -18,7 +18,7 @@ func TestAdviceIsLoggedOnce(t *testing.T) {
 	log, found := slog.New(slog.NewTextHandler(&out, nil)), &advice{}
 	var v vitals
 	for _, role := range []postgres.Role{postgres.Engine, postgres.API} {
-		db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 1})
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience})
 		if err != nil {
 			t.Fatal(err)
 		}

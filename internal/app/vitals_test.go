@@ -15,7 +15,7 @@ import (
 func TestServicesLive(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
 	open := func(role postgres.Role) *postgres.DB {
-		db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 8})
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 8, StatementTimeout: pgtest.Patience})
 		if err != nil {
 			t.Fatal(err)
 		}

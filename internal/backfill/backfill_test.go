@@ -32,7 +32,7 @@ type bundle struct {
 
 func setup(t *testing.T) *bundle {
 	t.Helper()
-	api, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.API, Name: "test", MaxConns: 4})
+	api, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.API, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

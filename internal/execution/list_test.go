@@ -42,7 +42,7 @@ func newPast(t *testing.T) *past {
 	}
 	t.Cleanup(func() { _ = p.admin.Close(context.WithoutCancel(t.Context())) })
 	api, err := postgres.Open(t.Context(), postgres.Config{
-		URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1,
+		URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience,
 		RoundTrip: func(statement string) {
 			if statement == "commit" {
 				p.count()

@@ -31,7 +31,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	url := pgtest.New(t).URL
 	open := func(role postgres.Role) *postgres.DB {
-		db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4})
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 		if err != nil {
 			t.Fatal(err)
 		}

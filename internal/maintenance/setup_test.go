@@ -75,7 +75,7 @@ type bundle struct {
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func (b *bundle) countedEngine(t *testing.T) (engine *postgres.DB, taken func() 
 	var mu sync.Mutex
 	var trips []string
 	engine, err := postgres.Open(t.Context(), postgres.Config{
-		URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2,
+		URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience,
 		RoundTrip: func(statement string) {
 			mu.Lock()
 			defer mu.Unlock()

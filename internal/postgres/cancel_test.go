@@ -9,6 +9,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
 // A commit that waits for a synchronous standby goes on waiting when the client that
@@ -48,7 +49,7 @@ func TestNobodyCutsTheWaitForTheStandbyShort(t *testing.T) {
 	until(t, "the setting", func() bool {
 		return ask("SELECT count(*)::int FROM pg_settings WHERE name = 'synchronous_standby_names' AND setting <> ''") == 1
 	})
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: server.URL("postgres", "process"), Role: postgres.API, Name: "test", MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: server.URL("postgres", "process"), Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

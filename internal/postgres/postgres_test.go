@@ -48,7 +48,7 @@ func TestOpenRefusesLoginsThatNoPolicyBinds(t *testing.T) {
 
 func open(t *testing.T, database *pgtest.Database) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

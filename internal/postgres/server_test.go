@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
 // product starts a PostgreSQL that nobody has tuned, beside some settings, with
@@ -39,7 +40,7 @@ func product(t *testing.T, months, conns int, settings ...string) *postgres.DB {
 	if err := postgres.EnsureLogin(t.Context(), owner, login); err != nil {
 		t.Fatal(err)
 	}
-	d, err := postgres.Open(t.Context(), postgres.Config{URL: login, Role: postgres.Engine, Name: "test", MaxConns: conns})
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: login, Role: postgres.Engine, Name: "test", MaxConns: conns, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,7 +23,7 @@ func engine(t *testing.T) (d *postgres.DB, taken func() []string) {
 	var mu sync.Mutex
 	var trips []string
 	d, err := postgres.Open(t.Context(), postgres.Config{
-		URL: pgtest.New(t).URL, Role: postgres.Engine, Name: "test", MaxConns: 1,
+		URL: pgtest.New(t).URL, Role: postgres.Engine, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience,
 		RoundTrip: func(statement string) {
 			mu.Lock()
 			defer mu.Unlock()

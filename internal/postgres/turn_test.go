@@ -17,7 +17,7 @@ import (
 func inTurns(t *testing.T) (d *postgres.DB, beside, watch *pgx.Conn) {
 	t.Helper()
 	database := pgtest.New(t)
-	d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 3})
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 3, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func wantFree(t *testing.T, d *postgres.DB, when string) {
 	var timeout string
 	err := d.Pool().QueryRow(t.Context(), `SELECT count(*), current_setting('lock_timeout') FROM pg_locks
 		WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&kept, &timeout)
-	if err = errors.Join(err, turn(t, d, time.Millisecond, nothing)); err != nil || kept != 0 || timeout != "4s" {
+	if err = errors.Join(err, turn(t, d, time.Millisecond, nothing)); err != nil || kept != 0 || timeout != "48s" {
 		t.Errorf("%s: %d locks are kept, lock_timeout is %s, and the next turn: %v", when, kept, timeout, err)
 	}
 }

@@ -30,7 +30,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	b := &bundle{t: t, database: pgtest.New(t), tenant: uuid.New()}
 	var err error
-	b.db, err = postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 10})
+	b.db, err = postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 10, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

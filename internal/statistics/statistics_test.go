@@ -42,7 +42,7 @@ func setup(t *testing.T) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
 	open := func(role postgres.Role) *postgres.DB {
-		db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 2})
+		db, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -32,7 +32,7 @@ type bundle struct {
 func setup(t *testing.T) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
-	engine, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 4})
+	engine, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,8 +114,8 @@ func TestFailuresBecomeDeadLetters(t *testing.T) {
 	}
 	retried := b.ended(b.a, "failed", "x", 6*time.Minute)
 	b.exec("INSERT INTO execution_retries (execution_id, tenant_id, job_id, retry_of, created_at) VALUES (gen_random_uuid(), $1, $2, $3, now() - interval '5 minutes')", b.a, b.job, retried)
-	b.ended(b.a, "failed", "x", time.Hour) // before the cursor
-	late := b.ended(b.a, "failed", "x", time.Second)
+	b.ended(b.a, "failed", "x", time.Hour)            // before the cursor
+	late := b.ended(b.a, "failed", "x", -time.Minute) // so new that others may still commit before it
 	if made := b.pass(); made != 2 {
 		t.Errorf("made %d, want 2", made)
 	}

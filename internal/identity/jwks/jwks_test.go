@@ -309,10 +309,10 @@ func TestOverTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	asked := 0
+	asked := map[string]int{} // by the query
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		mu.Lock()
-		asked++
+		asked[r.URL.RawQuery]++
 		mu.Unlock()
 		if r.URL.Path != "/keys" {
 			w.Header().Set("Location", "/keys")
@@ -322,19 +322,29 @@ func TestOverTheWire(t *testing.T) {
 		_, _ = io.WriteString(w, set(map[string]any{"kty": "RSA", "kid": "a", "n": text(public.N.Bytes()), "e": "AQAB"}))
 	}))
 	defer server.Close()
-	s := jwks.New(jwks.Config{URL: server.URL + "/keys", Log: slog.New(slog.DiscardHandler)})
-	var group sync.WaitGroup
-	for range 50 {
-		group.Go(func() {
-			key, err := s.Key(t.Context(), "a")
-			if err != nil || !public.PublicKey.Equal(key) {
-				t.Errorf("Key = %v, %v", key, err)
-			}
-		})
+	ask := func(query string) (times int, err error) {
+		s, all := jwks.New(jwks.Config{URL: server.URL + "/keys?" + query, Log: slog.New(slog.DiscardHandler)}), make([]error, 50)
+		var group sync.WaitGroup
+		for i := range all {
+			group.Go(func() {
+				key, err := s.Key(t.Context(), "a")
+				if all[i] = err; err == nil && !public.PublicKey.Equal(key) {
+					t.Errorf("Key = %v", key)
+				}
+			})
+		}
+		group.Wait()
+		mu.Lock()
+		defer mu.Unlock()
+		return asked[query], errors.Join(all...)
 	}
-	group.Wait()
-	if asked != 1 {
-		t.Errorf("asked %d times", asked)
+	times, err := ask("0")
+	// An answer may take three seconds, and a busy machine may stand still for longer.
+	for try := 1; try < 5 && fault.KindOf(err) == fault.Unavailable; try++ {
+		times, err = ask(fmt.Sprint(try))
+	}
+	if err != nil || times != 1 {
+		t.Errorf("asked %d times: %v", times, err)
 	}
 	redirected := jwks.New(jwks.Config{URL: server.URL + "/old", Log: slog.New(slog.DiscardHandler)})
 	if _, err := redirected.Key(t.Context(), "a"); kindOf(err) != "unavailable" {

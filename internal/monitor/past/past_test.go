@@ -27,7 +27,7 @@ func TestRunsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.Close(context.WithoutCancel(t.Context())) })
-	opened, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1})
+	opened, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,8 @@ func TestAHungProcessMakesNobodyLate(t *testing.T) {
 	b.ping(before, monitor.Success)
 	b.age(20 * time.Second)
 	b.ping(since, monitor.Success)
-	b.age(11*time.Minute + 5*time.Second) // 25 s after the deadline of one, 5 s after that of the other
-	b.exec("INSERT INTO monitor_takers (id, name, touched_at) VALUES (gen_random_uuid(), 'host-b', now() - interval '10 seconds')")
+	b.age(11*time.Minute + 5*time.Second)                                                                                                              // 25 s after the deadline of one, 5 s after that of the other
+	b.exec("INSERT INTO monitor_takers (id, name, touched_at) SELECT gen_random_uuid(), 'host-b', max(deadline) - interval '5 seconds' FROM monitors") // between the two
 	if r := b.pass(); r.Seen != 1 || !r.Holds || b.told() != "before monitor.down not_started" {
 		t.Errorf("while it hangs: %+v %s", r, b.told())
 	}
@@ -35,7 +35,7 @@ func TestAHungProcessMakesNobodyLate(t *testing.T) {
 		t.Errorf("another process gives signs: %+v", r)
 	}
 	b.exec("UPDATE monitor_takers SET touched_at = now() - interval '61 seconds'")
-	b.exec("UPDATE monitors SET deadline = deadline - interval '50 seconds'")
+	b.exec("UPDATE monitors SET deadline = now() - interval '55 seconds' WHERE name = 'since'")
 	b.exec("DELETE FROM monitor_gaps")
 	desk, stop := b.desk()
 	if _, err := desk.Ping(t.Context(), "unknown", monitor.Ping{Signal: monitor.Success, Exit: -1}); err == nil { // it gives a sign first
@@ -64,7 +64,7 @@ func TestAnOutageInFrontTellsNobody(t *testing.T) {
 		told, runs  string
 	}{
 		{"never came in", "NULL", 1, "m monitor.down not_started", "completed: missed:not_started"},
-		{"came in just now", "now()", 1, "m monitor.down not_started", "completed: missed:not_started"},
+		{"came in just now", "now() + interval '30 seconds'", 1, "m monitor.down not_started", "completed: missed:not_started"},
 		{"closed", "now() - interval '5 minutes'", 0, "", "completed:"},
 		{"closed for longer than alerts are held", "now() - interval '16 minutes'", 1, "m monitor.down not_started", "completed: missed:not_started"},
 	} {

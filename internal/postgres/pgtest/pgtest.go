@@ -31,6 +31,10 @@ import (
 // that code which relies on the session's zone is wrong by an amount that shows.
 const zone = "Australia/Lord_Howe"
 
+// Patience is how long a statement of a test may take. On a busy machine a server's process
+// stands still for many seconds, and a test that is not about it must not fail by that.
+const Patience = time.Minute
+
 // Database is one test's own database.
 type Database struct {
 	// Name is its name on the server.

@@ -47,7 +47,7 @@ func TestLimitsHoldForP99AndEveryResponse(t *testing.T) {
 func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
-	api, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2})
+	api, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func newReal(t *testing.T) *real {
 	t.Helper()
 	database := pgtest.New(t)
 	open := func(role postgres.Role) *postgres.DB {
-		pool, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "model", MaxConns: 2})
+		pool, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "model", MaxConns: 2, StatementTimeout: pgtest.Patience})
 		if err != nil {
 			t.Fatal(err)
 		}

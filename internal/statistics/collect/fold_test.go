@@ -1,6 +1,7 @@
 package collect_test
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -121,9 +122,15 @@ func TestATenantThatCannotBeFoldedIsAlone(t *testing.T) {
 	b.each(b.b, 100)
 	b.exec("UPDATE fold_backlogs SET since = since - interval '1 day'")
 	b.collected()
-	_, more, err := b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1))
-	if more || err == nil {
-		t.Errorf("more %v, error %v", more, err)
+	var told error
+	more := true
+	for try := 0; try < 20 && more; try++ { // a pass ends after a second, which one tenant may take on a busy machine
+		var err error
+		_, more, err = b.collector.Fold(t.Context(), clock.Now().AddDate(0, 0, 1))
+		told = errors.Join(told, err)
+	}
+	if more || told == nil {
+		t.Errorf("more %v, error %v", more, told)
 	}
 	if n := b.count("SELECT coalesce(sum(outcomes), 0) FROM outcome_deltas WHERE tenant_id = $1", b.a); n == 0 {
 		t.Error("what is counted of the tenant is gone")
