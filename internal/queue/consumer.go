@@ -25,8 +25,8 @@ const (
 	// there, so this is only what passes between two answers.
 	pollEvery = time.Millisecond
 	// wakeEvery is how often delayed hints that are due are moved to their
-	// lanes: six script calls each time and in every worker. A worker that may not
-	// claim yet sends some, and nothing else does.
+	// lanes: six script calls each time and in every worker, unless the bell knows that
+	// nothing is delayed. A worker that may not claim yet sends some, and nothing else does.
 	wakeEvery = time.Second
 	// handlerLimit ends a handler's context before asynq gives up on it.
 	handlerLimit = 45 * time.Second

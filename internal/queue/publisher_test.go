@@ -195,16 +195,24 @@ func TestStats(t *testing.T) {
 
 func TestCancelledPublishBlamesNobody(t *testing.T) {
 	t.Parallel()
-	p := newPublisher(t, redistest.New(t).ClientURL, discard())
+	url := redistest.New(t).ClientURL
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	for range 2 * quickFailures {
-		if err := p.Publish(ctx, High, someIDs(1)); !errors.Is(err, context.Canceled) {
-			t.Fatalf("got %v", err)
+	for try := 1; ; try++ {
+		p := newPublisher(t, url, discard())
+		for range 2 * quickFailures {
+			if err := p.Publish(ctx, High, someIDs(1)); !errors.Is(err, context.Canceled) {
+				t.Fatalf("got %v", err)
+			}
 		}
-	}
-	if err := p.Publish(t.Context(), High, someIDs(1)); err != nil {
-		t.Fatalf("the circuit opened: %v", err)
+		begun := clock.Start()
+		err := p.Publish(t.Context(), High, someIDs(1))
+		if err == nil {
+			return
+		}
+		if begun.Elapsed() < dialLimit || try == 5 { // else it was tried, and a busy machine was too slow
+			t.Fatalf("the circuit opened: %v", err)
+		}
 	}
 }
 
@@ -224,9 +232,8 @@ func TestPublishFailsFast(t *testing.T) {
 			s := redistest.New(t)
 			told, lasted := &lines{}, clock.Start()
 			p := newPublisher(t, s.ClientURL, told.logger())
-			if err := p.Publish(t.Context(), High, someIDs(100)); err != nil {
-				t.Fatal(err)
-			}
+			failed := int64(-1)
+			eventually(t, "hints are sent", func() bool { failed++; return p.Publish(t.Context(), High, someIDs(100)) == nil })
 			tc.begin(s, t)
 			begun := clock.Start()
 			for range quickFailures {
@@ -252,8 +259,9 @@ func TestPublishFailsFast(t *testing.T) {
 			}
 			tc.end(s, t)
 			eventually(t, "hints are sent again", func() bool { return p.Publish(t.Context(), High, someIDs(1)) == nil })
-			// One when it goes, one when it is back, and one after each while of quiet.
-			if n, most := told.n.Load(), int64(3+lasted.Elapsed()/quietFor); n < 1 || n > most {
+			// One when it goes, one when it is back, and one after each while of quiet; and the first two
+			// where a busy machine was too slow before.
+			if n, most := told.n.Load(), 2*failed+int64(3+lasted.Elapsed()/quietFor); n < 1 || n > most {
 				t.Errorf("%d lines of log, want at most %d", n, most)
 			}
 		})
