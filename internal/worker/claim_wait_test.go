@@ -30,7 +30,7 @@ func holding(t *testing.T, b *bundle, c dispatch.Config) (*dispatch.Store, uuid.
 		t.Fatal(err)
 	}
 	worker := uuid.New()
-	if err := db.New(b.engine.Pool()).InsertWorker(t.Context(), db.InsertWorkerParams{ID: worker, Slots: 100, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+	if err := db.New(b.engine.Pool()).InsertWorker(t.Context(), db.InsertWorkerParams{ID: worker, Slots: 100, LeaseSeconds: 3600, JobTypes: []string{"function"}}); err != nil {
 		t.Fatal(err)
 	}
 	return dispatch.NewStore(b.engine, c), worker, tx

@@ -7,7 +7,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/worker"
@@ -34,9 +33,12 @@ func (b *bundle) handedOn(ids []uuid.UUID, polls bool) int64 {
 	for range 2 {
 		workers = append(workers, b.startWith(func(c *worker.Config) { c.Slots = 50 }, loop))
 	}
-	for _, w := range workers {
-		go func() { _ = w.Handle(b.t.Context(), "low", ids) }()
+	tell := func() {
+		for _, w := range workers {
+			go func() { _ = w.Handle(b.t.Context(), "low", ids) }()
+		}
 	}
+	tell()
 	done := make(chan struct{})
 	defer close(done)
 	go func() {
@@ -49,9 +51,7 @@ func (b *bundle) handedOn(ids []uuid.UUID, polls bool) int64 {
 			}
 		}
 	}()
-	for _, id := range ids {
-		b.reaches(id, execution.Completed)
-	}
+	b.complete(ids, tell)
 	return most.Load()
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -44,9 +43,12 @@ func TestNoMoreRunsAtOnceThanAJobMayHave(t *testing.T) {
 	}
 	// Both workers are told of all of them at once; then only the hints that
 	// the workers themselves send keep it going.
-	for _, w := range workers {
-		go func() { _ = w.Handle(t.Context(), "low", ids) }()
+	tell := func() {
+		for _, w := range workers {
+			go func() { _ = w.Handle(t.Context(), "low", ids) }()
+		}
 	}
+	tell()
 	done := make(chan struct{})
 	go func() {
 		for i := 0; ; i++ {
@@ -58,9 +60,7 @@ func TestNoMoreRunsAtOnceThanAJobMayHave(t *testing.T) {
 			}
 		}
 	}()
-	for _, id := range ids {
-		b.reaches(id, execution.Completed)
-	}
+	b.complete(ids, tell)
 	close(done)
 	if got := most.Load(); got != 2 {
 		t.Errorf("%d ran at once, want the 2 that the job may have", got)

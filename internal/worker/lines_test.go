@@ -201,7 +201,7 @@ func TestWhatALimitLeavesBehindIsPooled(t *testing.T) {
 	left := b.pending(nil)
 	b.hinted()
 	b.exec("UPDATE tenants SET max_running = 0 WHERE id = $1", b.who.TenantID)
-	b.handle(b.start(nil), left.ID)
+	b.hint(b.start(nil), left.ID)
 	if n := b.exec("SELECT FROM active_executions WHERE id = $1 AND pooled", left.ID); n != 1 {
 		t.Error("it is not in the pool")
 	}

@@ -19,7 +19,8 @@ const (
 	// poll after pollMin: executions without a hint may wait behind one with a hint.
 	//
 	// While hints come and nothing was found, no call is heard before pollCalm: a
-	// steady load calls all the time, and each poll costs a round trip for nothing.
+	// steady load calls all the time, and each poll or question costs a round trip for
+	// nothing.
 	pollNow  = time.Millisecond
 	pollMin  = 20 * time.Millisecond
 	pollCalm = 100 * time.Millisecond
@@ -262,13 +263,14 @@ func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan st
 	case <-s.worker.roomMade:
 		s.worker.pooled = true
 		clear(s.worker.refused)
-	case <-woken:
+		s.idle = false
+	case <-woken: // what it was told of waits for its turn or is in the pool, or a hint came
+		s.asked = clock.Mark{}
 	case <-timer.C:
 		return false
 	case <-ctx.Done():
 		return false
 	}
-	s.idle = false
 	return true
 }
 
@@ -283,20 +285,21 @@ type poller struct {
 }
 
 // askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
-// hint. It asks the database every two seconds; what changes meanwhile is called.
-func (s *poller) askWhetherIdle(ctx context.Context) error {
+// hint. It asks the database every two seconds, and after a call: where hints come, each of
+// them calls, and the question costs less than the polls that it spares.
+func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	w := s.worker
 	if w.hintless.Load() || !w.c.Called() {
 		s.idle = false
-		return nil
+		return false, nil
 	}
 	if s.asked.Elapsed() < idlePoll {
-		return nil
+		return false, nil
 	}
 	s.asked, s.idle = clock.Start(), false
 	waits, err := w.store.Unhinted(ctx)
 	s.idle = err == nil && !waits
-	return err
+	return true, err
 }
 
 // round polls, and returns how long no call at all is heard, how long only one for room that
@@ -305,10 +308,14 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	w := s.worker
 	s.noteHints(ctx)
 	err := s.poolHinted(ctx)
+	asked := false
 	if err == nil && s.idle {
-		err = s.askWhetherIdle(ctx)
+		asked, err = s.askWhetherIdle(ctx)
 	}
 	if err == nil && s.idle {
+		if asked {
+			return 0, pollCalm, pollMax
+		}
 		return 0, pollMin, pollMax
 	}
 	var seen pollResult
@@ -316,7 +323,7 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 		seen, err = w.poll(ctx)
 	}
 	if err == nil && seen.won == 0 && !seen.waits && !seen.full && s.wait == pollMax {
-		err = s.askWhetherIdle(ctx)
+		_, err = s.askWhetherIdle(ctx)
 	}
 	switch {
 	case err != nil:

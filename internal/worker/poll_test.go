@@ -17,6 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
@@ -268,7 +269,7 @@ func TestCalledWorkerPollsWhenSomethingWaits(t *testing.T) {
 		}
 		return executor.Outcome{}
 	}
-	engine, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, RoundTrip: func(statement string) {
+	engine, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience, RoundTrip: func(statement string) {
 		switch statement {
 		case "ListPooledExecutions":
 			polls.Add(1)
@@ -288,6 +289,11 @@ func TestCalledWorkerPollsWhenSomethingWaits(t *testing.T) {
 	eventually(t, "it asked twice more", func() bool { return asked.Load() >= from+2 })
 	if n := polls.Load() - before; n > 1 {
 		t.Errorf("%d polls while nothing waits", n)
+	}
+	before, from = polls.Load(), asked.Load()
+	eventually(t, "it asked at ten calls", func() bool { w.Wake(); return asked.Load() >= from+10 })
+	if n := polls.Load() - before; n > 1 {
+		t.Errorf("%d polls at ten calls while nothing waits", n)
 	}
 	uncalled := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS = 1, 200 })
 	if got := b.reaches(uncalled.ID, execution.Completed); got.Attempt != 2 {

@@ -204,7 +204,7 @@ func TestPermitsAreTheLimit(t *testing.T) {
 // claimFew claims what it can of ids.
 func (a *actor) claimFew(ctx context.Context, ids []uuid.UUID) error {
 	if !a.alive {
-		if err := a.q.InsertWorker(ctx, db.InsertWorkerParams{ID: a.id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+		if err := a.q.InsertWorker(ctx, db.InsertWorkerParams{ID: a.id, Slots: 1, LeaseSeconds: 3600, JobTypes: []string{"function"}}); err != nil {
 			return err
 		}
 		a.alive = true
@@ -251,7 +251,7 @@ func (a *actor) act(ctx context.Context, ids []uuid.UUID) error {
 
 func (a *actor) claim(ctx context.Context, ids []uuid.UUID) error {
 	if !a.alive {
-		if err := a.q.InsertWorker(ctx, db.InsertWorkerParams{ID: a.id, Slots: 1, LeaseSeconds: 60, JobTypes: []string{"function"}}); err != nil {
+		if err := a.q.InsertWorker(ctx, db.InsertWorkerParams{ID: a.id, Slots: 1, LeaseSeconds: 3600, JobTypes: []string{"function"}}); err != nil {
 			return err
 		}
 		a.alive = true

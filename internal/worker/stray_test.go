@@ -70,7 +70,7 @@ func TestRunsThatNeverReturnAreBounded(t *testing.T) {
 	// The second is past its end and grace before this hint's patience has run out
 	// a few times; it keeps its slot, because the first still goes on.
 	for range 8 {
-		b.handle(w, third)
+		b.hint(w, third)
 	}
 	if len(begun) != 0 {
 		t.Error("a third run began beside two that never end, in a worker of one slot")

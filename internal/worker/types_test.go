@@ -76,8 +76,7 @@ func TestHintForAnotherType(t *testing.T) {
 	if won := b.poll(functions); won != 0 {
 		t.Fatalf("%d of what is hinted was found by a look", won)
 	}
-	b.handle(calls, free.ID, call.ID)
-	b.reaches(call.ID, execution.Completed)
+	eventually(t, "the call is completed", func() bool { b.hint(calls, free.ID, call.ID); return b.over(call.ID) })
 	if e := b.reaches(free.ID, execution.Pending); e.Attempt != 0 || e.WorkerID != nil {
 		t.Errorf("the worker for calls touched a function: %+v", e)
 	}
@@ -98,9 +97,8 @@ func TestPlacesOfAnotherType(t *testing.T) {
 	b.exec("UPDATE active_executions SET pooled = false, concurrency_limit = 1 WHERE id = $1", gated.ID)
 	keyed := b.pending(func(s *job.Spec) { s.ConcurrencyKey = "press" })
 	behind := b.pending(ofType("http", func(s *job.Spec) { s.ConcurrencyKey = "press" }))
-	b.handle(calls, gated.ID, keyed.ID, behind.ID)
 	// The first in line of the key is nobody's here, so the next has its turn.
-	b.reaches(behind.ID, execution.Completed)
+	eventually(t, "the next is completed", func() bool { b.hint(calls, gated.ID, keyed.ID, behind.ID); return b.over(behind.ID) })
 	for _, id := range []uuid.UUID{gated.ID, keyed.ID} {
 		if e := b.reaches(id, execution.Pending); e.Attempt != 0 {
 			t.Errorf("the worker for calls touched a function: %+v", e)
@@ -142,7 +140,7 @@ func TestTypeThatNobodyRuns(t *testing.T) {
 	first, second := b.pending(ofType("http", nil)), b.pending(ofType("http", nil))
 	b.handle(calls, first.ID)
 	b.reaches(first.ID, execution.Running)
-	b.handle(calls, second.ID) // the tenant is full, and marked so
+	b.hint(calls, second.ID) // the tenant is full, and marked so
 	release()
 	b.reaches(first.ID, execution.Completed)
 	b.poll(calls)
@@ -201,7 +199,7 @@ func TestAddedTypeRuns(t *testing.T) {
 	}
 	b.handle(pigeons, first.ID)
 	b.reaches(first.ID, execution.Running)
-	b.handle(pigeons, second.ID)
+	b.hint(pigeons, second.ID)
 	got, err := b.executions.Get(t.Context(), b.who, second.ID)
 	if err != nil || got.Status != execution.Pending || got.WaitingOn == nil || got.WaitingOn.Limit != 1 {
 		t.Errorf("the second is %+v waiting on %+v, %v", got.Status, got.WaitingOn, err)
