@@ -1,10 +1,13 @@
 package promoter
 
 import (
+	"context"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/schedule"
 )
 
@@ -37,6 +40,15 @@ func (p *Promoter) SetBatch(n int) { p.batch = n }
 
 // KeepSize has passes take as much as they may, however long they take.
 func (p *Promoter) KeepSize(keep bool) { p.size.fixed = keep }
+
+// Yields has the promoter wake up now for a job that was due just before, after another
+// promoter took what was due the time before.
+func (p *Promoter) Yields() {
+	p.quiet = quiet{began: clock.Start(), next: clock.Now(), yields: true}
+}
+
+// Turn is one turn of the promoter's loop.
+func (p *Promoter) Turn(ctx context.Context) error { return p.promoteDue(ctx, &loop.Turn{}) }
 
 // Parts is how many parts of failed batches wait for a trial.
 func (p *Promoter) Parts() int { return len(p.suspects.parts) }

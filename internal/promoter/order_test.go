@@ -16,6 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres/refusal"
@@ -130,15 +131,25 @@ func (b *bundle) waiting(t *testing.T, j job.Job) (ids []uuid.UUID) {
 
 func (b *bundle) cancelAll(t *testing.T) (n int) {
 	t.Helper()
-	for {
+	// On a busy machine a call may run out of time before it has done anything, and the server ends
+	// a transaction that stands still for five seconds.
+	for idle, lost := 0, 0; idle < 3; {
 		cancelled, err := b.maintainer.Cancel(t.Context())
 		if err != nil {
-			t.Fatal(err)
+			if lost++; lost > 20 || fault.KindOf(err) != fault.Unavailable {
+				t.Fatal(err)
+			}
+			idle = 0
 		}
-		if n += cancelled; cancelled == 0 {
-			return n
+		n += cancelled
+		switch {
+		case cancelled > 0:
+			idle = 0
+		case err == nil:
+			idle++
 		}
 	}
+	return n
 }
 
 // statusOf is the status of one execution, and why.
@@ -295,18 +306,21 @@ func TestManyProcessesCancelEachOnce(t *testing.T) {
 		group.Go(func() error {
 			for {
 				n, err := m.Cancel(t.Context())
+				sums[i] += n
+				if fault.KindOf(err) == fault.Unavailable {
+					return nil // the server ended a transaction that stood still: the rest is left to others
+				}
 				if err != nil || n == 0 {
 					return err
 				}
-				sums[i] += n
 			}
 		})
 	}
 	if err := group.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	b.cancelAll(t)
-	if n := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'cancelled'"); n != 2*each || sums[0]+sums[1]+sums[2]+sums[3] != 2*each {
+	sums = append(sums, b.cancelAll(t)) // where all ran out of time
+	if n := b.number(t, "SELECT count(*) FROM job_executions WHERE status = 'cancelled'"); n != 2*each || sums[0]+sums[1]+sums[2]+sums[3]+sums[4] != 2*each {
 		t.Errorf("%d are cancelled, by %v, want %d", n, sums, 2*each)
 	}
 	if n := b.number(t, "SELECT count(*) FROM active_executions") + b.number(t, "SELECT sum(cancelling) FROM running_counts"); n != 0 {
@@ -323,18 +337,19 @@ func TestOneProcessCancelsAtATime(t *testing.T) {
 	if _, err := b.jobs.Stop(t.Context(), b.who, j.ID, ""); err != nil {
 		t.Fatal(err)
 	}
-	other, err := b.engine.Pool().Begin(t.Context())
+	// A superuser's session: one of a process may stand in a transaction for five seconds only.
+	other, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = other.Rollback(context.WithoutCancel(t.Context())) }() // gives the connection back
-	if _, err := other.Exec(t.Context(), "SELECT pg_advisory_xact_lock(hashtext('cancellations'), 0)"); err != nil {
+	defer func() { _ = other.Close(context.WithoutCancel(t.Context())) }()
+	if _, err := other.Exec(t.Context(), "BEGIN; SELECT pg_advisory_xact_lock(hashtext('cancellations'), 0)"); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := b.maintainer.Cancel(t.Context()); n != 0 || err != nil {
 		t.Errorf("%d cancelled beside another process: %v", n, err)
 	}
-	if err := other.Conn().Close(t.Context()); err != nil {
+	if err := other.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for began := clock.Start(); began.Elapsed() < time.Minute; { // until the server has noticed
@@ -420,16 +435,20 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	}
 	b.backdate(t, time.Minute)
 	var cancelling, pausing error
-	for range 3 { // held, then cancelled, then purged, whatever their order
+	purged := 0
+	// Held, then cancelled, then purged, whatever their order. A pass that ran out of time on a busy
+	// machine may not have come to it.
+	for n := 0; n < 3 || n < 30 && (cancelling == nil || pausing == nil || purged == 0); n++ {
 		_, err := b.maintainer.Cancel(t.Context())
-		cancelling = errors.Join(cancelling, err) // a pass that ran out of time on a busy machine may not have come to it
+		cancelling = errors.Join(cancelling, err)
 		_, err = b.maintainer.Suspend(t.Context())
 		pausing = errors.Join(pausing, err)
+		purged = b.number(t, "SELECT count(*) FROM tenants WHERE status = 'deleted' AND id = $1", b.who.TenantID)
 	}
 	if cancelling == nil || pausing == nil {
 		t.Errorf("nobody hears of the tenant whose executions cannot be cancelled and whose jobs cannot be paused: %v, %v", cancelling, pausing)
 	}
-	if n := b.number(t, "SELECT count(*) FROM tenants WHERE status = 'deleted' AND id = $1", b.who.TenantID); n != 1 {
+	if purged != 1 {
 		t.Error("the deleted tenant is not purged")
 	}
 	b.who = stuck

@@ -113,7 +113,8 @@ func TestWhatFindsNoRoomInItsLaneIsPooled(t *testing.T) {
 	b := setup(t)
 	low := b.create(t, nil)
 	due := *low.NextExecutionAt
-	b.create(t, func(s *job.Spec) { s.Priority = 5 })
+	normal := b.create(t, func(s *job.Spec) { s.Priority = 5 })
+	b.dueAt(t, normal, due) // it may have been created much later
 	p := b.with(fullLane{b.hints})
 	for b.pass(t, p, due.Add(time.Second)).Claimed > 0 {
 	}
@@ -135,7 +136,7 @@ func TestTenantWithALineGoesOnInThePool(t *testing.T) {
 	due := *other.NextExecutionAt
 	exec(t, b.database.AdminURL, fmt.Sprintf(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts,
 			timeout_ms, pooled, available_at, sweep_at)
-		SELECT gen_random_uuid(), '%s', gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, true, now() - interval '1 s', 'infinity' FROM generate_series(1, %d)`,
+		SELECT gen_random_uuid(), '%s', gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, true, now() - interval '1 hour', 'infinity' FROM generate_series(1, %d)`,
 		uuid.New(), 100))
 	b.pass(t, b.another(), due)
 	if sent := b.hints.take(); len(sent[queue.Low]) != 1 {

@@ -1,6 +1,7 @@
 package promoter_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -42,7 +44,13 @@ const no = "RAISE EXCEPTION 'this row is not wanted' USING ERRCODE = 'check_viol
 func (b *bundle) drain(t *testing.T, p *promoter.Promoter, now time.Time) (parked int) {
 	t.Helper()
 	for range 200 {
-		report := b.pass(t, p, now)
+		report, err := p.Pass(t.Context(), now)
+		if postgres.TimedOut(err) {
+			continue // a statement of an impatient promoter took too long on a busy machine
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
 		parked += report.Parked
 		if report.Claimed == 0 && report.Parked == 0 && !report.Next.IsZero() {
 			return parked
@@ -221,7 +229,13 @@ func TestALockParksNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	locking, err := b.engine.Pool().Begin(t.Context())
+	// A superuser's session: one of a process may stand in a transaction for five seconds only.
+	beside, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = beside.Close(context.WithoutCancel(t.Context())) }()
+	locking, err := beside.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

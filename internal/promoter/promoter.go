@@ -335,7 +335,7 @@ func call(to chan<- struct{}) {
 // due, and when the next job is due otherwise.
 func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 	mark := clock.Start()
-	if p.quiet.lastsStill() {
+	if p.quiet.polls() {
 		return p.poll(ctx, turn)
 	}
 	report, err := p.Pass(ctx, time.Time{})
@@ -352,7 +352,7 @@ func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 	if report.Missed > 0 {
 		p.c.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
 	}
-	if p.quiet.lastsStill() {
+	if report.Claimed == 0 && p.quiet.lastsStill() {
 		turn.Await(min(p.quiet.left(), p.pollEvery()))
 	} else {
 		turn.Again(report.pause(mark.Elapsed(), p.pacer.left()))

@@ -19,27 +19,59 @@ func (p *Promoter) pollEvery() time.Duration {
 // quietFor is for how long nothing but polls follow a pass that found nothing due.
 const quietFor = time.Minute
 
+// yieldFor is how long a promoter lets another one go first that was quicker before. By then
+// the other has committed, as a rule, and a poll of one statement finds that nothing is left
+// to do, where all promoters that wake up for one job send passes and lock each other out.
+const yieldFor = 25 * time.Millisecond
+
 // quiet is the time in which nothing is due, as far as a pass or poll saw. A job that is
 // created meanwhile may be due earlier: polls find it, of one statement each, where a
 // pass has five.
 type quiet struct {
-	began clock.Mark
-	lasts time.Duration // zero: there is none
+	began  clock.Mark    // of the last pass
+	lasts  time.Duration // zero: there is none
+	next   time.Time     // when a job is due at its end; zero: it ends for another reason
+	yields bool          // another promoter took what was due at the end of the last one
 }
 
 // after notes what a pass found that began so.
 func (q *quiet) after(began clock.Mark, r Report) {
-	q.began, q.lasts = began, 0
-	if r.Claimed == 0 && r.Next.After(r.At) {
-		q.lasts = min(r.Next.Sub(r.At), quietFor)
+	switch {
+	case r.Claimed > 0:
+		q.yields = false
+	case q.expired(r.At):
+		q.yields = true
+	}
+	q.began = began
+	q.over()
+	if r.Next.After(r.At) {
+		q.endsWith(r.Next, r.At, 0)
 	}
 }
 
-// endsWithin notes that the next job is due in so long.
-func (q *quiet) endsWithin(next time.Duration) { q.lasts = min(q.lasts, q.began.Elapsed()+next) }
+// expired says whether a job was due at its end, as of a time.
+func (q *quiet) expired(at time.Time) bool { return !q.next.IsZero() && !at.Before(q.next) }
+
+// endsWith notes that the next job is due then. That was seen at a time, and asked so long
+// after the last pass began.
+func (q *quiet) endsWith(next, at time.Time, asked time.Duration) {
+	q.lasts, q.next = asked+next.Sub(at), next
+	if q.yields {
+		q.lasts += yieldFor
+	}
+	if q.lasts > quietFor {
+		q.lasts, q.next = quietFor, time.Time{}
+	}
+}
 
 // lastsStill says whether a poll is enough.
 func (q *quiet) lastsStill() bool { return q.began.Elapsed() < q.lasts }
+
+// polls says whether a poll comes before a pass.
+func (q *quiet) polls() bool { return q.lastsStill() || q.yields && !q.next.IsZero() }
+
+// over ends it: a job is due.
+func (q *quiet) over() { q.lasts, q.next = 0, time.Time{} }
 
 // left is how long it goes on.
 func (q *quiet) left() time.Duration { return max(q.lasts-q.began.Elapsed(), 0) }
@@ -47,7 +79,7 @@ func (q *quiet) left() time.Duration { return max(q.lasts-q.began.Elapsed(), 0) 
 // poll asks when the next job is due, has a pass follow then, and the next poll before
 // that if it is long.
 func (p *Promoter) poll(ctx context.Context, turn *loop.Turn) error {
-	since, mark := p.lowerBound(), clock.Start()
+	since, mark, asked := p.lowerBound(), clock.Start(), p.quiet.began.Elapsed()
 	found, err := p.store.pollDue(ctx, since)
 	p.noteScan(since, mark)
 	if err == nil {
@@ -62,13 +94,13 @@ func (p *Promoter) poll(ctx context.Context, turn *loop.Turn) error {
 	if found.BackfillDue {
 		call(p.backfills)
 	}
-	next := found.NextAt.Sub(found.At)
-	if next <= 0 {
-		p.quiet, p.since = quiet{}, since // what a poll without a bound found, a pass with one would not
+	if !found.NextAt.After(found.At) {
+		p.quiet.over()
+		p.since = since // what a poll without a bound found, a pass with one would not
 		turn.Again(0)
 		return nil
 	}
-	p.quiet.endsWithin(next - mark.Elapsed())
+	p.quiet.endsWith(found.NextAt, found.At, asked)
 	turn.Await(min(p.quiet.left(), p.pollEvery()))
 	return nil
 }

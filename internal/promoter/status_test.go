@@ -129,7 +129,8 @@ func TestPauseEndsByItselfAndSaysWhatItHeldBack(t *testing.T) {
 			t.Parallel()
 			b := setup(t)
 			j := b.create(t, func(s *job.Spec) { s.Misfire.Policy, s.Misfire.Limit, s.Misfire.GraceSeconds = test.policy, 100, 60 })
-			first := *j.NextExecutionAt
+			first := clockIn(time.Minute).Truncate(time.Second) // so that the pause cannot have ended before it begins
+			b.dueAt(t, j, first)
 			until := first.Add(10*time.Second + 500*time.Millisecond)
 			paused, err := b.jobs.Pause(t.Context(), b.who, j.ID, "maintenance", &until)
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
@@ -42,7 +43,7 @@ func (b *bundle) countedEngine(t *testing.T) (engine *postgres.DB, taken func() 
 	var mu sync.Mutex
 	var trips []string
 	engine, err := postgres.Open(t.Context(), postgres.Config{
-		URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2,
+		URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience,
 		RoundTrip: func(statement string) {
 			mu.Lock()
 			defer mu.Unlock()

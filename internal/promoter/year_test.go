@@ -15,6 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/promoter"
 )
 
@@ -63,7 +64,7 @@ type year struct {
 func newYear(t *testing.T, seed uint64) *year {
 	t.Helper()
 	y := &year{bundle: setup(t), random: rand.New(rand.NewPCG(seed, 0))}
-	engine, err := postgres.Open(t.Context(), postgres.Config{URL: y.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 6, Tracer: reaper{}})
+	engine, err := postgres.Open(t.Context(), postgres.Config{URL: y.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 6, StatementTimeout: pgtest.Patience, Tracer: reaper{}})
 	if err != nil {
 		t.Fatal(err)
 	}
