@@ -18,6 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -50,6 +51,18 @@ func (b *bundle) stock(t testing.TB, admin *pgx.Conn, who tenant.Actor, jobs int
 			t.Fatalf("%.60s: %v", statement, err)
 		}
 	}
+}
+
+// stocked gives two tenants of an API of its own the same jobs, and has a bulk call act on those
+// of one.
+func stocked(t *testing.T, jobs int, path, body string) (b *bundle, admin *pgx.Conn, single tenant.Actor, got answer) {
+	t.Helper()
+	b = setup(t)
+	admin, single = b.admin(t), tenant.Actor{TenantID: b.theirs.TenantID, Subject: b.ours.Subject}
+	b.stock(t, admin, b.ours, jobs)
+	b.stock(t, admin, single, jobs)
+	got = b.do(t, request{method: "POST", path: base + path, token: b.token(t, b.ours, identity.Operator, identity.Admin), body: body})
+	return b, admin, single, got
 }
 
 // left is all that became of a tenant's jobs, as far as it is the same for two tenants.
@@ -105,17 +118,16 @@ func TestBulkVerbsComeToWhatSingleOnesDo(t *testing.T) {
 		path, member, _ := strings.Cut(verb, `",`)
 		t.Run(strings.ReplaceAll(path+" "+member, `"`, ""), func(t *testing.T) {
 			t.Parallel()
-			b := setup(t)
-			admin, single := b.admin(t), tenant.Actor{TenantID: b.theirs.TenantID, Subject: b.ours.Subject}
-			b.stock(t, admin, b.ours, jobs)
-			b.stock(t, admin, single, jobs)
 			body := `{"all":true,"limit":100000,` + member + `"}`
 			if strings.HasPrefix(member, `"q"`) {
 				body = `{"all":true,"limit":100000}`
 			}
-			result := read[api.BulkResult](t, b.do(t, request{
-				method: "POST", path: base + "/jobs/bulk/" + path, token: b.token(t, b.ours, identity.Operator, identity.Admin), body: body,
-			}), http.StatusOK)
+			b, admin, single, got := stocked(t, jobs, "/jobs/bulk/"+path, body)
+			// A call ends after 8 s, and another one goes on. On a busy machine all of it begins again.
+			for try := 1; try < 5 && (got.status == http.StatusServiceUnavailable || strings.Contains(got.body, `"nextCursor":"`)); try++ {
+				b, admin, single, got = stocked(t, jobs, "/jobs/bulk/"+path, body)
+			}
+			result := read[api.BulkResult](t, got, http.StatusOK)
 			refusedAlone := 0
 			for _, id := range b.idsOf(t, admin, single) {
 				err := alone(asUser(t.Context(), single), b.jobs, single, id)
@@ -154,7 +166,8 @@ func TestPieceCostsAFewStatements(t *testing.T) {
 	b.stock(t, b.admin(t), b.ours, job.Piece)
 	var trips atomic.Int64
 	db, err := postgres.Open(t.Context(), postgres.Config{
-		URL: b.database.URL, Role: postgres.API, Name: "test", MaxConns: 1, RoundTrip: func(string) { trips.Add(1) },
+		URL: b.database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience,
+		RoundTrip: func(string) { trips.Add(1) },
 	})
 	if err != nil {
 		t.Fatal(err)

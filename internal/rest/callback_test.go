@@ -123,7 +123,7 @@ func TestForeignCallbackTokens(t *testing.T) {
 			t.Errorf("%s: %d %s", what, got.status, got.body)
 		}
 	}
-	for range 3 {
+	for range 1000 { // on a busy machine some are forgiven meanwhile
 		if got := b.do(t, request{method: "POST", path: "/callbacks/" + tokens["random"] + "/heartbeat"}); got.status == http.StatusTooManyRequests {
 			if got = b.do(t, request{method: "POST", path: "/callbacks/" + good + "/heartbeat"}); got.status != http.StatusOK {
 				t.Errorf("a good token beside them: %d %s", got.status, got.body)

@@ -260,22 +260,38 @@ func TestExecutionStatsOverTooMuch(t *testing.T) {
 	if _, err := owner.Exec(t.Context(), `CREATE POLICY slow ON job_executions AS RESTRICTIVE FOR SELECT TO scheduler_api USING (pg_sleep(60)::text = '')`); err != nil {
 		t.Fatal(err)
 	}
-	impatient, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: 4 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(impatient.Close)
-	b.deps.Monitor = statistics.NewStore(impatient)
-	b.handler = newHandler(t, b.deps)
+	b.impatient(t)
 	path := base + "/executions/stats?from=2026-03-01T00:00:00Z&to=2026-03-0"
-	e := refused(t, b.do(t, request{method: "GET", path: path + "2T00:00:00Z", token: token}), http.StatusUnprocessableEntity, "STATS_RANGE_TOO_LARGE")
+	e := refused(t, b.again(t, request{method: "GET", path: path + "2T00:00:00Z", token: token}, "STATS_RANGE_TOO_LARGE"), http.StatusUnprocessableEntity, "STATS_RANGE_TOO_LARGE")
 	for _, way := range []string{"from and to", "jobId"} {
 		if !strings.Contains(e.Error.Message, way) {
 			t.Errorf("the message names no %s: %s", way, e.Error.Message)
 		}
 	}
-	got := read[api.ExecutionStats](t, b.do(t, request{method: "GET", path: path + "1T06:00:00Z", token: token}), http.StatusOK)
+	got := read[api.ExecutionStats](t, b.again(t, request{method: "GET", path: path + "1T06:00:00Z", token: token}, `"total":`), http.StatusOK)
 	if got.Total.Count != 0 {
 		t.Errorf("counted %d, want none", got.Total.Count)
 	}
+}
+
+// impatient gives statistics four seconds for a statement, about what they have in production.
+func (b *bundle) impatient(t *testing.T) {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: 4 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(db.Close)
+	b.deps.Monitor = statistics.NewStore(db)
+	b.handler = newHandler(t, b.deps)
+}
+
+// again sends a request until the answer has a text, five times at most: on a busy machine
+// something else may take too long, too.
+func (b *bundle) again(t *testing.T, r request, text string) (got answer) {
+	t.Helper()
+	for try := 0; try < 5 && !strings.Contains(got.body, text); try++ {
+		got = b.do(t, r)
+	}
+	return got
 }

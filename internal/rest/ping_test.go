@@ -133,7 +133,7 @@ func TestPingsAreLimited(t *testing.T) {
 		t.Fatalf("%d %s", got.status, got.body)
 	}
 	last := answer{}
-	for range 200 {
+	for range 10_000 { // on a busy machine some are forgiven meanwhile
 		if last = b.do(t, request{method: "POST", path: "/ping/" + made.PingKey + "/log"}); last.status != http.StatusOK {
 			break
 		}
@@ -141,7 +141,7 @@ func TestPingsAreLimited(t *testing.T) {
 	if e := refused(t, last, http.StatusTooManyRequests, "RATE_LIMITED"); !strings.Contains(e.Error.Message, "120 times a minute") || last.header.Get("Retry-After") == "" {
 		t.Errorf("%+v", e)
 	}
-	for range 20 {
+	for range 1000 {
 		if last = b.do(t, request{method: "POST", path: "/ping/" + uuid.NewString()}); last.status != http.StatusNotFound {
 			break
 		}

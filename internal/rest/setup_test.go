@@ -227,7 +227,7 @@ func ptr[T any](value T) *T { return &value }
 
 func open(t testing.TB, url string, role postgres.Role) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 12, PerTenant: 6})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Role: role, Name: "test", MaxConns: 12, PerTenant: 6, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -30,6 +30,7 @@ type visit struct {
 
 	t      *testing.T
 	issuer *signintest.Issuer
+	way    *patient // to the issuer
 	set    *jwks.Set
 	url    string
 	http   *http.Client
@@ -38,10 +39,10 @@ type visit struct {
 func newVisit(t *testing.T) *visit {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
-	c := &visit{t: t, url: "http://" + server.Listener.Addr().String()}
+	c := &visit{t: t, url: "http://" + server.Listener.Addr().String(), way: &patient{Transport: http.Transport{DisableKeepAlives: true}}}
 	c.bundle = setup(t, func(d *rest.Deps) {
 		c.issuer = signintest.New(t, func() time.Time { return c.clock() }, map[string]any{"tenant_id": "", "roles": []string{"admin"}})
-		c.set = jwks.New(jwks.Config{URL: c.issuer.URL + "/keys", Log: slog.New(slog.DiscardHandler)})
+		c.set = jwks.New(jwks.Config{URL: c.issuer.URL + "/keys", Log: slog.New(slog.DiscardHandler), Transport: c.way})
 		tokens, err := identity.NewTokens(identity.Config{Keys: c.set.Key, Issuer: c.issuer.URL, Audience: "scheduler", Clock: d.Clock})
 		if err != nil {
 			t.Fatal(err)
@@ -49,7 +50,7 @@ func newVisit(t *testing.T) *visit {
 		d.Authenticate, d.SignInURL = tokens.Authenticate, c.url+"/console/sign-in"
 		d.Issuer, err = signin.New(signin.Config{
 			Issuer: c.issuer.URL, ClientID: signintest.ClientID, ClientSecret: signintest.ClientSecret, Scopes: "openid profile", RedirectURL: c.url + "/console/sign-in/callback",
-			SignedOutURL: c.url + "/console/", Keys: c.set.Key, Secret: secret, Clock: d.Clock,
+			SignedOutURL: c.url + "/console/", Keys: c.set.Key, Secret: secret, Clock: d.Clock, Transport: c.way,
 		})
 		if err != nil {
 			t.Fatal(err)

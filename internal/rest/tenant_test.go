@@ -201,7 +201,7 @@ func TestLimitsAreMetExactly(t *testing.T) {
 		if got.status != http.StatusOK || got.header.Get("RateLimit-Policy") != `"tenant";q=1;w=1` || got.header.Get("RateLimit") != `"tenant";r=0;t=1` {
 			t.Errorf("%d with %v", got.status, got.header)
 		}
-		for range 20 { // the machine may be slow, but not 20 times slower than one a second
+		for range 1000 { // a busy machine may be slow for a while, but not all the time
 			if got = ask(); got.status == http.StatusTooManyRequests {
 				break
 			}
@@ -235,7 +235,7 @@ func TestKeysLeaveRequestsToOthers(t *testing.T) {
 	b, token := limited(t, tenant.Spec{Limits: tenant.Limits{RequestsPerSecond: ptr(2)}})
 	_, key := b.makeKey(t, b.ours, "jobs:read")
 	var got answer
-	for range 20 { // the machine may be slow, but not 20 times slower than one a second
+	for range 1000 { // a busy machine may be slow for a while, but not all the time
 		if got = ask(b, key); got.status == http.StatusTooManyRequests {
 			break
 		}
@@ -270,7 +270,11 @@ func TestConcurrentCreationsKeepTheBoundOnJobs(t *testing.T) {
 	answers := map[int]int{}
 	for range 20 {
 		group.Go(func() {
-			got := b.send(request{method: "POST", path: base + "/jobs", token: token, body: webhook})
+			got := answer{status: http.StatusTooManyRequests}
+			// Where all connections are in use for a second, as on a busy machine, it is asked to come again.
+			for try := 0; try < 100 && (got.status == http.StatusTooManyRequests || got.status == http.StatusServiceUnavailable); try++ {
+				got = b.send(request{method: "POST", path: base + "/jobs", token: token, body: webhook})
+			}
 			mu.Lock()
 			defer mu.Unlock()
 			answers[got.status]++
@@ -338,7 +342,8 @@ func TestWhereCallsMayComeFrom(t *testing.T) {
 // that.
 func TestFailedAuthentications(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = func() int { return 5 } })
+	// So few that the next one is free after 30 s: no pause of a busy machine lasts that long.
+	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = func() int { return 2 } })
 	good := b.token(t, b.ours, identity.Admin)
 	try := func(peer, token string, n int) *httptest.ResponseRecorder {
 		sent := httptest.NewRequest(http.MethodGet, base+"/jobs", nil)
@@ -349,16 +354,16 @@ func TestFailedAuthentications(t *testing.T) {
 		b.handler.ServeHTTP(recorder, sent)
 		return recorder
 	}
-	for i := range 5 {
+	for i := range 2 {
 		if got := try("192.0.2.1:1", "guess", i); got.Code != http.StatusUnauthorized {
 			t.Errorf("guess %d: %d", i+1, got.Code)
 		}
 	}
 	got := try("192.0.2.1:2", "guess", 6)
-	if seconds, err := strconv.Atoi(got.Header().Get("Retry-After")); got.Code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 13 { // the reset is a whole second
-		t.Errorf("the sixth guess: %d, Retry-After %q", got.Code, got.Header().Get("Retry-After"))
+	if seconds, err := strconv.Atoi(got.Header().Get("Retry-After")); got.Code != http.StatusTooManyRequests || err != nil || seconds < 1 || seconds > 31 { // the reset is a whole second
+		t.Errorf("the third guess: %d, Retry-After %q", got.Code, got.Header().Get("Retry-After"))
 	}
-	met(t, answer{status: got.Code, header: got.Header(), body: got.Body.String()}, http.StatusTooManyRequests, "RATE_LIMITED", "authenticationFailures", 5)
+	met(t, answer{status: got.Code, header: got.Header(), body: got.Body.String()}, http.StatusTooManyRequests, "RATE_LIMITED", "authenticationFailures", 2)
 	// Good ones beside the bad ones are heard: a token, and a key that was good before.
 	if got := try("192.0.2.1:3", good, 6); got.Code != http.StatusOK {
 		t.Errorf("a good token from the address that guesses: %d", got.Code)
@@ -375,7 +380,7 @@ func TestFailedAuthentications(t *testing.T) {
 	if got := try("192.0.2.1:6", key[:len(key)-1]+"_", 6); got.Code != http.StatusTooManyRequests {
 		t.Errorf("a key that is nearly the good one: %d", got.Code)
 	}
-	for i := range 5 {
+	for i := range 2 {
 		try(fmt.Sprintf("[2001:db8:0:1::%d]:1", i), "guess", i)
 	}
 	if got := try("[2001:db8:0:1:ffff::1]:1", "guess", 6); got.Code != http.StatusTooManyRequests {

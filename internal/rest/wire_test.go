@@ -29,6 +29,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/objective"
 	"github.com/scheduler-service/scheduler/internal/partition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
@@ -125,7 +126,7 @@ func TestAnothersThingsAreAskedForInTheSameWords(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	w, address := through(t, b.database.URL)
-	db, err := postgres.Open(t.Context(), postgres.Config{URL: address, Role: postgres.API, Name: "test", MaxConns: 1})
+	db, err := postgres.Open(t.Context(), postgres.Config{URL: address, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
