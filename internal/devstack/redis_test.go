@@ -185,14 +185,22 @@ func TestMiniredisTimePasses(t *testing.T) {
 	r := startRedis(t, Options{on: bare()})
 	c := client(t, r)
 	const life = 3 * time.Second
-	mark := clock.Start()
-	if err := c.Set(t.Context(), "k", "v", life).Err(); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "the end of the key's life", func() bool { return c.Exists(t.Context(), "k").Val() == 0 })
-	// The key came in between two ticks, the second of which may be late.
-	if got := mark.Elapsed(); got < life/2 {
-		t.Errorf("it ended after %v instead of %v", got, life)
+	// The key came in between two ticks, the second of which may be late: on a busy machine by more
+	// than its life, but not time and again.
+	for try := 1; ; try++ {
+		mark := clock.Start()
+		if err := c.Set(t.Context(), "k", "v", life).Err(); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the end of the key's life", func() bool { return c.Exists(t.Context(), "k").Val() == 0 })
+		got := mark.Elapsed()
+		if got >= life/2 {
+			break
+		}
+		if try == 5 {
+			t.Errorf("it ended after %v instead of %v", got, life)
+			break
+		}
 	}
 	for range 2 {
 		if err := r.Stop(); err != nil {

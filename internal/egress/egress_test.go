@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
@@ -21,9 +22,11 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(leaktest.Main(m)) }
 
-// client makes a client that is closed at the end of the test.
+// client makes a client that is closed at the end of the test. A busy machine may stand still while
+// it dials.
 func client(t *testing.T, config egress.Config) *egress.Client {
 	t.Helper()
+	config.DialTimeout = time.Minute
 	c, err := egress.New(config)
 	if err != nil {
 		t.Fatal(err)

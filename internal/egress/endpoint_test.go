@@ -18,11 +18,7 @@ func TestEndpointOpensNothingElse(t *testing.T) {
 	open := serveOn(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
 	closed := serveOn(t, "127.0.0.1:0", func(http.ResponseWriter, *http.Request) {})
 	address := netip.MustParseAddrPort(open.Listener.Addr().String())
-	client, err := egress.New(egress.Config{Endpoints: []netip.AddrPort{address}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
+	client := client(t, egress.Config{Endpoints: []netip.AddrPort{address}})
 	call := func(target string) error {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
 		if err != nil {

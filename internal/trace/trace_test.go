@@ -1,7 +1,6 @@
 package trace_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"net/http"
@@ -41,10 +40,9 @@ func open(t *testing.T, c trace.Config) *trace.Tracer {
 	return traces
 }
 
-func find(t *testing.T, c *tracetest.Collector, id, name string) tracetest.Span {
+func find(t *testing.T, c *tracetest.Collector, id, name string) (span tracetest.Span) {
 	t.Helper()
-	span, ok := tracetest.Find(c.Spans(), id, name)
-	if !ok {
+	if !tracetest.Comes(t, func() (ok bool) { span, ok = tracetest.Find(c.Spans(), id, name); return ok }) {
 		t.Fatalf("no span %s of the trace %s among %+v", name, id, c.Spans())
 	}
 	return span
@@ -126,8 +124,8 @@ func TestHeadersReachTheCollector(t *testing.T) {
 	_, span := traces.Whole(t.Context(), execution(1), time.Unix(1, 0))
 	span.End()
 	traces.Close()
-	if got := c.Header().Get("Authorization"); got != "Bearer 1" {
-		t.Errorf("authorization %q", got)
+	if !tracetest.Comes(t, func() bool { return c.Header() != nil }) || c.Header().Get("Authorization") != "Bearer 1" {
+		t.Errorf("authorization %q", c.Header().Get("Authorization"))
 	}
 }
 
@@ -240,16 +238,27 @@ func TestOffCostsNothing(t *testing.T) {
 	traces.Close()
 }
 
+// lines are those of a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
+}
+
 // A collector that takes nothing costs spans, one line of the log, and no more.
 func TestACollectorThatRefuses(t *testing.T) {
 	t.Parallel()
-	var log bytes.Buffer
+	log := make(lines, 100)
 	c := tracetest.New(t)
-	traces := open(t, trace.Config{URL: c.URL + "/elsewhere", Share: 1, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	traces := open(t, trace.Config{URL: c.URL + "/elsewhere", Share: 1, Log: slog.New(slog.NewTextHandler(log, nil))})
 	_, span := traces.Execution(t.Context(), execution(1), "attempt", time.Unix(1, 0))
 	span.End()
 	traces.Close()
-	if got := strings.Count(log.String(), "they are lost"); got != 1 {
-		t.Errorf("%d lines: %s", got, &log)
+	if !tracetest.Comes(t, func() bool { return len(log) > 0 }) {
+		t.Fatal("nothing is said")
+	}
+	if got := <-log; !strings.Contains(got, "they are lost") || len(log) > 0 {
+		t.Errorf("the first of %d lines: %s", 1+len(log), got)
 	}
 }

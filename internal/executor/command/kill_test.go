@@ -4,11 +4,13 @@ package command_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -99,6 +101,53 @@ func killMany(t testing.TB, e *command.Executor, mark string, count int) {
 	}
 	close(next)
 	all.Wait()
+}
+
+// endTree runs a stubborn program until its time is up or it is cancelled, and checks that nothing
+// of it is left.
+func endTree(t *testing.T, e *command.Executor, limit float64, cancelled bool) (executor.Outcome, result) {
+	t.Helper()
+	mark, h := marked(), &heard{wrote: make(chan struct{}, 10)}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	if cancelled {
+		go func() {
+			select {
+			case <-h.wrote:
+				cancel()
+			case <-ctx.Done():
+			}
+		}()
+	}
+	held := time.AfterFunc(2*ample, func() { killLeft(mark) }) // a run waits for all that hold its output
+	out, r := execute(ctx, t, e, config(stubborn(mark), seconds(limit)), ample, h)
+	ended := held.Stop()
+	if lost(r) {
+		killLeft(mark)
+		return out, r
+	}
+	if pids := left(mark); len(pids) > 0 || !ended {
+		t.Errorf("limited to %g s: still there: %q", limit, pids)
+	}
+	return out, r
+}
+
+// lost tells of a run that was ended whether its keeper was lost. One that gets no processor for
+// half a second when it has to end the tree is killed itself: it says nothing of the end, and where
+// there are no namespaces the tree goes on.
+func lost(r result) bool { return r.Signal == "" && (r.ExitCode == nil || *r.ExitCode == 0) }
+
+// killLeft ends the groups of the processes that hold a mark.
+func killLeft(mark string) {
+	for _, line := range left(mark) {
+		var pid int
+		if _, err := fmt.Sscanf(line, "/proc/%d/cmdline", &pid); err != nil {
+			continue
+		}
+		if group, err := syscall.Getpgid(pid); err == nil && group != syscall.Getpgrp() {
+			_ = syscall.Kill(-group, syscall.SIGKILL)
+		}
+	}
 }
 
 // onOutput is a reporter that does something at the first output.

@@ -28,7 +28,7 @@ var now = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 // newExecutor makes an executor that may call this host where it is told so.
 func newExecutor(t *testing.T, allow ...string) *httpcall.Executor {
 	t.Helper()
-	var config egress.Config
+	config := egress.Config{DialTimeout: time.Minute} // a busy machine may stand still for a while
 	for _, network := range allow {
 		config.Allow = append(config.Allow, netip.MustParsePrefix(network))
 	}

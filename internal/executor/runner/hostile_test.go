@@ -48,7 +48,7 @@ func TestBombsEnd(t *testing.T) {
 	pool := newPool(t, 6*(memory+32<<20))
 	others := make(chan []time.Duration)
 	stop := make(chan struct{})
-	runs(within(t, time.Minute), t, pool, `export default () => 1`, &host{}) // the engine is compiled now
+	runs(within(t, ample), t, pool, `export default () => 1`, &host{}) // the engine is compiled now
 	go func() { others <- besides(t, pool, stop) }()
 	t.Run("all", func(t *testing.T) {
 		for name, source := range bombs {
@@ -100,11 +100,11 @@ func TestWhoCostARunnerStartsTheNext(t *testing.T) {
 	pool := newPool(t, 3*one)
 	run := func(tenant byte, source string) {
 		t.Helper()
-		limit := time.Minute // a start may take long
 		if source == bombs["loop"] {
-			limit = deadline
+			overruns(t, pool, tenant, source, &host{})
+			return
 		}
-		if _, err := pool.Run(within(t, limit), uuid.UUID{tenant}, runner.Program{Memory: memory}, wire.Task{Source: source, Input: json.RawMessage(`{}`)}, &host{}); err != nil {
+		if _, err := pool.Run(within(t, ample), uuid.UUID{tenant}, runner.Program{Memory: memory}, wire.Task{Source: source, Input: json.RawMessage(`{}`)}, &host{}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -134,11 +134,11 @@ func TestWhoBurnsARunnerComesLast(t *testing.T) {
 	pool := newPool(t, 2*one)
 	run := func(source string) {
 		t.Helper()
-		limit := time.Minute
 		if source != small {
-			limit = deadline
+			overruns(t, pool, 1, source, &host{})
+			return
 		}
-		if _, err := pool.Run(within(t, limit), uuid.UUID{1}, runner.Program{Memory: memory}, wire.Task{Source: source, Input: json.RawMessage(`{}`)}, &host{}); err != nil {
+		if _, err := pool.Run(within(t, ample), uuid.UUID{1}, runner.Program{Memory: memory}, wire.Task{Source: source, Input: json.RawMessage(`{}`)}, &host{}); err != nil {
 			t.Error(err)
 		}
 	}

@@ -50,7 +50,7 @@ func TestModules(t *testing.T) {
 			t.Parallel()
 			for range 2 { // the second time from the cache, or in the same process
 				h := &host{}
-				end, err := pool.Run(within(t, 30*time.Second), uuid.UUID{1}, program(test.code), wire.Task{Input: json.RawMessage(`{"a":1}`)}, h)
+				end, err := pool.Run(within(t, ample), uuid.UUID{1}, program(test.code), wire.Task{Input: json.RawMessage(`{"a":1}`)}, h)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -77,7 +77,7 @@ func TestHostileModulesEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			mark := clock.Start()
-			broken, err := pool.Check(within(t, 2*time.Minute), uuid.UUID{2}, program(code))
+			broken, err := pool.Check(within(t, ample), uuid.UUID{2}, program(code))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -29,12 +29,12 @@ func TestRunsShareNothing(t *testing.T) {
 		export default () => { setTimeout(() => {}, 1e6); fetch('https://example.com/'); return 1 }`
 	find := `export default () => [typeof left, typeof ({}).left, [1].map((x) => x + 1), typeof fetch.left]`
 	h := &host{answer: func(context.Context, wire.Request) wire.Response { return wire.Response{Status: 200} }}
-	runs(within(t, time.Minute), t, pool, leave, h)
-	if end := runs(within(t, time.Minute), t, pool, find, h); string(end.Result) != `["undefined","undefined",[2],"undefined"]` {
+	runs(within(t, ample), t, pool, leave, h)
+	if end := runs(within(t, ample), t, pool, find, h); string(end.Result) != `["undefined","undefined",[2],"undefined"]` {
 		t.Errorf("the next run finds %s, %+v", end.Result, end.Failure)
 	}
-	random := runs(within(t, time.Minute), t, pool, `export default () => Math.random()`, h).Result
-	if again := runs(within(t, time.Minute), t, pool, `export default () => Math.random()`, h).Result; string(random) == string(again) {
+	random := runs(within(t, ample), t, pool, `export default () => Math.random()`, h).Result
+	if again := runs(within(t, ample), t, pool, `export default () => Math.random()`, h).Result; string(random) == string(again) {
 		t.Errorf("two runs draw the same number %s", random)
 	}
 }
@@ -69,7 +69,7 @@ func TestCalls(t *testing.T) {
 		both.Wait() // each waits for the other
 		return wire.Response{Status: 201, URL: r.URL, Headers: [][2]string{{"x-a", "1"}, {"x-a", "2"}}, Body: fmt.Sprintf(`{"method":%q,"body":%q,"accept":%q}`, r.Method, *r.Body, r.Headers["accept"])}
 	}}
-	end := runs(within(t, time.Minute), t, pool, `
+	end := runs(within(t, ample), t, pool, `
 		const call = async (path) => {
 			const answer = await fetch('https://example.com' + path, { method: 'post', body: 'é' + path, headers: { Accept: 'x/y' } });
 			return [answer.status, answer.ok, answer.headers.get('X-A'), await answer.json(), (await answer.bytes()).length];
@@ -80,7 +80,7 @@ func TestCalls(t *testing.T) {
 		t.Errorf("the result is\n%s, %+v, want\n%s", end.Result, end.Failure, want)
 	}
 	h.answer = func(context.Context, wire.Request) wire.Response { return wire.Response{Status: 200} }
-	many := runs(within(t, time.Minute), t, pool, `export default async () => { for (let i = 0; i < 51; i++) await fetch('https://example.com/') }`, h)
+	many := runs(within(t, ample), t, pool, `export default async () => { for (let i = 0; i < 51; i++) await fetch('https://example.com/') }`, h)
 	if many.Failure == nil || many.Failure.Message != "Error: a run may make 50 calls" {
 		t.Errorf("51 calls end with %+v", many.Failure)
 	}
@@ -94,12 +94,12 @@ func TestCallThatHangs(t *testing.T) {
 		<-ctx.Done()
 		return wire.Response{Status: 200, Body: "late"}
 	}}
-	runs(within(t, time.Minute), t, pool, `export default () => 1`, h)
-	end := runs(within(t, deadline), t, pool, `export default () => fetch('https://example.com/')`, h)
+	runs(within(t, ample), t, pool, `export default () => 1`, h)
+	end := overruns(t, pool, 1, `export default () => fetch('https://example.com/')`, h)
 	if end.Failure == nil || end.Failure.Reason != wire.Deadline {
 		t.Errorf("it ended with %s, %+v", end.Result, end.Failure)
 	}
-	if end := runs(within(t, time.Minute), t, pool, `export default () => { fetch('https://example.com/'); return 2 }`, h); string(end.Result) != "2" {
+	if end := runs(within(t, ample), t, pool, `export default () => { fetch('https://example.com/'); return 2 }`, h); string(end.Result) != "2" {
 		t.Errorf("a run that does not wait for its call ended with %+v", end.Failure)
 	}
 }
@@ -119,7 +119,7 @@ func TestCancelledRun(t *testing.T) {
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it ended with %v", err)
 	}
-	if end := runs(within(t, time.Minute), t, pool, `export default () => 1`, h); string(end.Result) != "1" {
+	if end := runs(within(t, ample), t, pool, `export default () => 1`, h); string(end.Result) != "1" {
 		t.Errorf("the next run ended with %+v", end.Failure)
 	}
 }

@@ -134,3 +134,20 @@ func Find(spans []Span, trace, name string) (Span, bool) {
 	}
 	return spans[at], true
 }
+
+// Comes waits up to a minute until something holds, and says whether it does. A tracer that is
+// closed waits three seconds for its last spans to be taken: on a busy machine they may come later.
+func Comes(t testing.TB, holds func() bool) bool {
+	t.Helper()
+	limit := time.After(time.Minute)
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			return false
+		}
+	}
+	return true
+}
