@@ -19,7 +19,7 @@ func TestPromisesHoldUnderFaults(t *testing.T) {
 		t.Skip("it disturbs a whole installation for some 20 s")
 	}
 	c := Config{
-		Seed: 7, Duration: 8 * time.Second, Quiet: time.Second, Calm: 2 * time.Second, Drain: 80 * time.Second,
+		Seed: 7, Duration: 8 * time.Second, Quiet: time.Second, Calm: 2 * time.Second, Drain: 5 * time.Minute,
 		APIs: 2, Promoters: 3, Workers: 4, Jobs: 15, Short: true, Faults: true, Backend: "auto", Tenants: 3, Burst: 40, Slots: 25,
 		Storm: 5, Backlog: 2000, Readers: 5, First: []string{"refuse rows", "backlog"},
 	}

@@ -185,7 +185,7 @@ func undoFaults(ctx context.Context, s *stack) error {
 			return err
 		}
 	}
-	return s.waitForReady(ctx, 30*time.Second)
+	return s.waitForReady(ctx, 2*time.Minute)
 }
 
 func (s *stack) member(name string) *member {

@@ -180,7 +180,7 @@ func (s *stack) startProcesses(ctx context.Context, c Config) error {
 			return err
 		}
 	}
-	return s.waitForReady(ctx, 30*time.Second)
+	return s.waitForReady(ctx, 2*time.Minute)
 }
 
 // program is how a process of this tree is started. The API and the workers are

@@ -35,7 +35,7 @@ func TestCommandsRun(t *testing.T) {
 		level = "unsafe"
 	}
 	s := stores(t, polled)
-	s.env = []string{"COMMAND_JOBS=" + level, "SCHEDULER_HEARTBEAT_MS=200", "SCHEDULER_FENCE_MS=1000", "SCHEDULER_LEASE_TTL_MS=1500"}
+	s.env = []string{"COMMAND_JOBS=" + level}
 	s.up(0)
 	runs := func(script string) api.JobSpec {
 		return api.JobSpec{Name: "c", JobType: api.JobTypeCommand, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual), Config: config(t, map[string]any{"command": "sh", "args": []string{"-c", script}})}
@@ -51,7 +51,7 @@ func TestCommandsRun(t *testing.T) {
 		created, err := s.client.CreateJobWithResponse(t.Context(), nil, runs("true"))
 		return err == nil && created.StatusCode() == http.StatusCreated
 	})
-	worker := s.process("worker", "EGRESS_ALLOW=127.0.0.0/8")
+	worker := s.process("worker", lasting("EGRESS_ALLOW=127.0.0.0/8")...)
 	job := s.create(runs("echo hello; echo wrong >&2; exit 3")).ID
 	run := s.trigger(job).ID
 	var result string

@@ -25,7 +25,7 @@ func TestKilledWorkersRunIsMadeAgain(t *testing.T) {
 }
 
 func killedWorkersRunIsMadeAgain(t *testing.T, s *installation) {
-	victim := s.worker()
+	victim := s.worker("SCHEDULER_FENCE_MS=7000", "SCHEDULER_LEASE_TTL_MS=10000") // the defaults: it is missed soon
 	job := s.create(sleepJob(t, "five seconds", 5*time.Second))
 	run := s.trigger(job.ID)
 	var before api.Execution

@@ -95,7 +95,7 @@ func TestUsePages(t *testing.T) {
 	s := stores(t, polled)
 	addr, home := freeAddr(t), t.TempDir()
 	s.url = "http://" + addr
-	p := s.process("standalone", "HTTP_ADDR="+addr, "JWT_SECRET="+key, "DATABASE_OWNER_URL="+s.database.OwnerURL, "DATA_DIR="+filepath.Join(home, ".data"))
+	p := s.process("standalone", lasting("HTTP_ADDR="+addr, "JWT_SECRET="+key, "DATABASE_OWNER_URL="+s.database.OwnerURL, "DATA_DIR="+filepath.Join(home, ".data"))...)
 	s.eventually("it says what to do", func() bool { return strings.Contains(p.log.String(), "Ctrl-C stops it") })
 	guided(t, p.log.String())
 	pasted(t, home, "README.md")

@@ -32,7 +32,7 @@ func TestOwnWorkerRuns(t *testing.T) {
 	if got := create(good); got.StatusCode() != http.StatusBadRequest || !strings.Contains(string(got.Body), "config.modulePath") {
 		t.Fatalf("a module that nobody has: %s", got.Body)
 	}
-	s.process("exampleworker")
+	s.process("exampleworker", lasting()...)
 	s.eventually("the API knows the function", func() bool { return create(good).StatusCode() == http.StatusCreated })
 	if got := create(map[string]any{"year": 2026.5, "form": "doc", "customers": []int{1}, "x": 1}); got.StatusCode() != http.StatusBadRequest {
 		t.Errorf("wrong parameters: %s", got.Body)

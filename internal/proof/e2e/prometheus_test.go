@@ -100,7 +100,7 @@ func (p *prometheus) forget(instance string) {
 
 // metrics is what an instance answers now.
 func (p *prometheus) metrics(t target) (text string, up bool) {
-	answer, err := (&http.Client{Timeout: 5 * time.Second}).Get("http://" + t.address + "/metrics")
+	answer, err := (&http.Client{Timeout: time.Minute}).Get("http://" + t.address + "/metrics")
 	if err != nil {
 		return "", false
 	}

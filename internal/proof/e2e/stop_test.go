@@ -76,7 +76,7 @@ func TestWorkerIsNotReadyWhileItDrains(t *testing.T) {
 	t.Parallel()
 	s := start(t, polled, 0)
 	env, ready := observed(t)
-	p := s.process("worker", append(env, "EGRESS_ALLOW=127.0.0.0/8", "SCHEDULER_DRAIN_TIMEOUT_MS=60000")...)
+	p := s.process("worker", lasting(append(env, "EGRESS_ALLOW=127.0.0.0/8", "SCHEDULER_DRAIN_TIMEOUT_MS=60000")...)...)
 	s.eventually("it is ready", func() bool { return status(ready) == 200 })
 	begun, release := make(chan struct{}, 1), make(chan struct{})
 	target := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {

@@ -44,7 +44,7 @@ func TestTraceOfARun(t *testing.T) {
 	}
 	s.eventually("the spans are there", func() bool {
 		spans = collector.Spans()
-		for _, name := range []string{"execution", "POST", "trigger"} {
+		for _, name := range []string{"execution", "attempt", "claim", "POST", "write outcome", "trigger"} {
 			if has(own, name).ID == "" {
 				return false
 			}

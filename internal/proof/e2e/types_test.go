@@ -25,7 +25,7 @@ func TestWorkersOfDifferentTypes(t *testing.T) {
 			call := s.create(api.JobSpec{Name: "call", JobType: api.JobTypeHTTP, Config: config(t, map[string]any{"url": target.URL})}).ID
 			function := s.create(sleepJob(t, "function", time.Millisecond)).ID
 
-			s.process("worker", "EGRESS_ALLOW=127.0.0.0/8", "WORKER_JOB_TYPES=http")
+			s.process("worker", lasting("EGRESS_ALLOW=127.0.0.0/8", "WORKER_JOB_TYPES=http")...)
 			lone := s.trigger(function).ID
 			s.eventually("it waits for a worker of its type", func() bool {
 				for _, e := range s.executions(function) {
@@ -37,7 +37,7 @@ func TestWorkersOfDifferentTypes(t *testing.T) {
 			})
 			s.trigger(call)
 			s.eventually("the worker for calls works", func() bool { return calls.Load() > 0 })
-			s.process("worker", "WORKER_JOB_TYPES=function")
+			s.process("worker", lasting("WORKER_JOB_TYPES=function")...)
 			var over, strange int
 			s.eventually("it runs", func() bool {
 				s.query(&over, "SELECT count(*) FROM job_executions WHERE id = $1 AND status = 'completed'", lone)
