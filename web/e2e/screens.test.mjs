@@ -286,7 +286,8 @@ describe('screens', { skip: without }, () => {
     await one.goto(`${installation.base}/console/jobs`);
     await one.getByRole('table', { name: 'Jobs' }).getByRole('img', { name: /The last \d+ runs/ }).first().waitFor();
     await one.waitForLoadState('networkidle');
-    assert.ok(asked.length <= 2 && asked.every((url) => url.split('jobId=').length <= 51), asked.join(' ')); // the second where the screen was measured late
+    const questions = new Set(asked); // a screen that is looked at for long repeats its own
+    assert.ok(questions.size <= 2 && asked.every((url) => url.split('jobId=').length <= 51), asked.join(' ')); // the second where the screen was measured late
     await one.goto(`${installation.base}/console/jobs/${run.jobId}?tab=runs`);
     await one.getByRole('img', { name: /The last \d+ runs/ }).waitFor();
   });

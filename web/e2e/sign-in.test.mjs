@@ -34,12 +34,25 @@ describe('sign-in at an issuer', { skip: without }, () => {
     }
   });
 
+  /** Signs in at the issuer; again where it did not answer in time, as on a busy machine. */
+  const signIn = async (one, path = '') => {
+    const [grace, screens] = [one.getByRole('link', { name: 'I am Grace' }), one.getByRole('navigation', { name: 'Screens' })];
+    const away = one.getByText('The issuer does not answer at present.');
+    for (let tries = 1; ; tries++) {
+      await one.goto(`${installation.base}/console/${path}`);
+      await one.getByRole('link', { name: 'Sign in with your account' }).click();
+      await grace.or(away).first().waitFor();
+      if (await grace.isVisible()) {
+        await grace.click();
+        await screens.or(away).first().waitFor();
+      }
+      if (tries === 5 || await screens.isVisible()) return screens.waitFor();
+    }
+  };
+
   test('leads there and back to the screen that was asked for, and out again', async () => {
     const one = await page();
-    await one.goto(`${installation.base}/console/jobs?status=paused`);
-    await one.getByRole('link', { name: 'Sign in with your account' }).click();
-    await one.getByRole('link', { name: 'I am Grace' }).click();
-    await one.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await signIn(one, 'jobs?status=paused');
     assert.match(one.url(), /\/console\/jobs\?.*paused/, 'the deep link is lost');
     await one.getByText('grace', { exact: true }).waitFor();
     await one.reload();
@@ -54,10 +67,7 @@ describe('sign-in at an issuer', { skip: without }, () => {
   test('a server that restarts: the screen says so, keeps what was typed and goes on by itself, still signed in', async () => {
     const one = await page();
     one.expected = /ERR_|50[0-9]|Failed to fetch|400/;
-    await one.goto(`${installation.base}/console/`);
-    await one.getByRole('link', { name: 'Sign in with your account' }).click();
-    await one.getByRole('link', { name: 'I am Grace' }).click();
-    await one.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await signIn(one);
     const typing = await one.context().newPage();
     await typing.goto(`${installation.base}/console/jobs/new`);
     await typing.getByLabel('Name (required)').fill('typed before');
@@ -82,10 +92,7 @@ describe('sign-in at an issuer', { skip: without }, () => {
   test('a sign-out ends the refresh token at the issuer, and in the other tab', async () => {
     const one = await page();
     one.expected = /401/;
-    await one.goto(`${installation.base}/console/`);
-    await one.getByRole('link', { name: 'Sign in with your account' }).click();
-    await one.getByRole('link', { name: 'I am Grace' }).click();
-    await one.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await signIn(one);
     const refresh = issuer.refresh;
     assert.ok(refresh);
     const other = await one.context().newPage();
@@ -111,13 +118,10 @@ describe('sign-in at an issuer', { skip: without }, () => {
   test('goes on with the next token before one ends', async () => {
     issuer.lifetime = 32; // of which the last 30 s are for renewing
     const one = await page();
-    await one.goto(`${installation.base}/console/`);
-    await one.getByRole('link', { name: 'Sign in with your account' }).click();
-    await one.getByRole('link', { name: 'I am Grace' }).click();
-    await one.getByRole('navigation', { name: 'Screens' }).waitFor();
+    await signIn(one);
     const before = issuer.granted;
     issuer.lifetime = 300;
-    const renewed = one.waitForResponse((response) => response.url().endsWith('/console/session') && issuer.granted > before);
+    const renewed = one.waitForResponse((response) => response.url().endsWith('/console/session') && issuer.granted > before && response.status() !== 503); // then it asks again
     assert.equal((await renewed).status(), 200);
     await one.getByRole('link', { name: 'Jobs' }).click();
     await one.getByRole('heading', { name: 'Jobs' }).waitFor();

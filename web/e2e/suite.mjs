@@ -57,13 +57,13 @@ export async function tabTo(one, target, most = 120) {
   assert.fail(`Tab does not reach ${target}`);
 }
 
-/** Asks again and again until something is as it should be, for at most a minute. */
+/** Asks again and again until something is as it should be, for at most three minutes. */
 export async function until(ask, what) {
-  const limit = Date.now() + 60_000;
+  const limit = Date.now() + 180_000;
   for (;;) {
     const got = await ask();
     if (got) return got;
-    assert.ok(Date.now() < limit, `not within a minute: ${what}`);
+    assert.ok(Date.now() < limit, `not within three minutes: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 200));
   }
 }

@@ -94,7 +94,7 @@ describe('work', { skip: without }, () => {
 
   test('output is followed while it is written, with its progress, and kept when it has ended', async () => {
     const { key } = await api('POST', '/api-keys', { name: 'worker', scopes: ['workers:run'] });
-    const worker = await api('POST', '/remote-workers', { name: 'w', protocol: 1, functions: [{ name: 'report' }] }, key);
+    const worker = await api('POST', '/remote-workers', { name: 'w', protocol: 1, leaseSeconds: 300, functions: [{ name: 'report' }] }, key);
     const { id } = await api('POST', '/jobs', { name: 'followed', trigger: 'manual', retryConfig: { maxRetries: 0 }, jobType: 'remote', config: { functionName: 'report' } });
     const { id: run } = await api('POST', `/jobs/${id}/trigger`, {});
     const claim = await until(async () => (await api('POST', `/remote-workers/${worker.id}/claim`, { waitSeconds: 0 }, key)).executions[0], 'the worker gets the execution');
