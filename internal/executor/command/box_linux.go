@@ -105,7 +105,7 @@ func (b *box) probe(ctx context.Context) error {
 		return err
 	}
 	end := t.wait(ctx)
-	out.finish()
+	out.finish(t.lost)
 	if end.Problem != "" || end.Signal != "" || end.ExitCode != 0 {
 		return fmt.Errorf("the program true ended with code %d %s%s: %s", end.ExitCode, end.Signal, end.Problem, out.stderr.text())
 	}

@@ -9,7 +9,9 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
 )
 
@@ -223,6 +225,23 @@ func (c *cgroup) measure(end *ending) {
 }
 
 func (c *cgroup) remove() { c.of.remove(c.name) }
+
+// kill ends what is left of a tree whose keeper was killed before it could end it. Such
+// processes may make others, so it looks until there are none, for as long as haste.
+func (c *cgroup) kill() {
+	procs := filepath.Join(c.of.pids, c.name, "cgroup.procs")
+	for began := clock.Start(); began.Elapsed() < haste; {
+		text, err := os.ReadFile(procs)
+		if err != nil || len(text) == 0 {
+			return
+		}
+		for word := range strings.FieldsSeq(string(text)) {
+			if pid, err := strconv.Atoi(word); err == nil && pid > 0 { // zero is one that we cannot see
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+	}
+}
 
 // counted is the number after a word at the beginning of a line.
 func counted(text, word string) int64 {

@@ -149,7 +149,7 @@ func (e *Executor) Execute(ctx context.Context, run executor.Run) executor.Outco
 		return refused(ctx, err, limit)
 	}
 	end := tree.wait(ctx)
-	out.finish()
+	out.finish(tree.lost)
 	return s.outcome(ctx, end, out, limit)
 }
 

@@ -103,6 +103,46 @@ func killMany(t testing.TB, e *command.Executor, mark string, count int) {
 	all.Wait()
 }
 
+// A keeper that is killed cannot end its tree. The run ends all the same, though what is left
+// holds its output, and where there are control groups nothing is left.
+func TestKilledKeeperEndsTheRun(t *testing.T) {
+	t.Parallel()
+	levels(t, func(t *testing.T, _ command.Level, e *command.Executor) {
+		mark := marked()
+		defer killLeft(mark)
+		out, _ := execute(t.Context(), t, e, config(stubborn(mark)), ample, onOutput(func() { killKeeper(t, mark) }))
+		if out.Err == nil || out.Err.Type != executor.SystemError || !strings.Contains(out.Err.Message, "lost with its keeper") {
+			t.Errorf("ended with %v", out.Err)
+		}
+		if pids := left(mark); len(pids) > 0 && strings.Contains(e.Isolation(), "cgroups") {
+			t.Errorf("still there: %q", pids)
+		}
+	})
+}
+
+// killKeeper kills the parent of the program that holds a mark.
+func killKeeper(t *testing.T, mark string) {
+	theirs := map[int]int{} // their parents
+	for _, line := range left(mark) {
+		var pid, parent int
+		if _, err := fmt.Sscanf(line, "/proc/%d/cmdline", &pid); err != nil {
+			continue
+		}
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		_, rest, _ := strings.Cut(string(status), ") ") // after the name
+		if _, err := fmt.Sscanf(rest, "%1s %d", new(string), &parent); err == nil {
+			theirs[pid] = parent
+		}
+	}
+	for _, parent := range theirs {
+		if _, marked := theirs[parent]; !marked && parent > 1 && parent != os.Getpid() {
+			if err := syscall.Kill(parent, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // endTree runs a stubborn program until its time is up or it is cancelled, and checks that nothing
 // of it is left.
 func endTree(t *testing.T, e *command.Executor, limit float64, cancelled bool) (executor.Outcome, result) {

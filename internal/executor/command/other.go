@@ -24,6 +24,6 @@ func (b *box) start(context.Context, order, *output) (*tree, error) {
 	return nil, errors.ErrUnsupported
 }
 
-type tree struct{}
+type tree struct{ lost bool }
 
 func (t *tree) wait(context.Context) ending { return ending{} }

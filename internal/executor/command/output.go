@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/executor"
 )
 
@@ -59,8 +60,13 @@ func (o *output) read() {
 	go drain(o.readErr, o.stderr, &o.done)
 }
 
-// finish waits for what is still in the pipes. The tree is gone, so they end.
-func (o *output) finish() {
+// finish waits for what is still in the pipes. The tree is gone, so they end. Where its keeper
+// was lost something of it may be left and hold them: then it waits for as long as haste.
+func (o *output) finish(lost bool) {
+	if lost {
+		until := clock.Now().Add(haste)
+		_, _ = o.readOut.SetReadDeadline(until), o.readErr.SetReadDeadline(until) // a pipe takes one
+	}
 	o.done.Wait()
 	o.stdout.flush()
 }

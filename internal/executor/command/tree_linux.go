@@ -25,6 +25,7 @@ type tree struct {
 	group  *cgroup
 	root   string // to be removed; empty is none
 	ended  bool   // by us
+	lost   bool   // the keeper was killed, or died, before it could end the tree
 }
 
 // start starts a program under a keeper. It returns a missingError where there is none.
@@ -155,8 +156,11 @@ func (t *tree) wait(ctx context.Context) ending {
 	close(over)
 	<-stopped
 	end := ending{Problem: "the program was lost with its keeper"}
-	if err == nil && last.Ended != nil {
+	t.lost = err != nil || last.Ended == nil
+	if !t.lost {
 		end = *last.Ended
+	} else if t.group != nil {
+		t.group.kill()
 	}
 	if t.group != nil {
 		t.group.measure(&end)

@@ -108,7 +108,7 @@ catalogue            | db:store.go executor/parameters postgres |  |  |
 executor/function    | executor executor/parameters fault |  |  |
 executor/sandbox     |  | landlock sys |  |
 executor/command/commandtest |  |  |  |
-executor/command     | executor executor/sandbox fault trace | sys |  |
+executor/command     | clock executor executor/sandbox fault trace | sys |  |
 function             | db:store.go fault postgres postgres/columns tenant |  |  |
 executor/runner/wire |  |  |  |
 executor/runner/guest | clock executor executor/runner/wire | wazero |  |
