@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -357,14 +356,7 @@ func TestMissingPartitionIsMade(t *testing.T) {
 
 func exec(t *testing.T, url, sql string) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), sql); err != nil {
-		t.Fatal(err)
-	}
+	pgtest.Exec(t, url, sql)
 }
 
 // A row counts all that was missed in two days of every second, and says so where

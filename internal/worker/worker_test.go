@@ -16,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -199,16 +198,7 @@ func (b *bundle) reaches(id uuid.UUID, status execution.Status) (e execution.Exe
 
 func (b *bundle) exec(sql string, args ...any) (rows int) {
 	b.t.Helper()
-	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	defer conn.Close(b.t.Context())
-	tag, err := conn.Exec(b.t.Context(), sql, args...)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return int(tag.RowsAffected())
+	return pgtest.Exec(b.t, b.database.AdminURL, sql, args...)
 }
 
 func within[T any](t *testing.T, what string, from <-chan T) (got T) {

@@ -15,6 +15,7 @@ package pgtest
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/scheduler-service/scheduler/internal/devstack/leaktest"
 )
@@ -34,6 +36,32 @@ const zone = "Australia/Lord_Howe"
 // Patience is how long a statement of a test may take. On a busy machine a server's process
 // stands still for many seconds, and a test that is not about it must not fail by that.
 const Patience = time.Minute
+
+// Exec runs SQL at an address, on a connection of its own, and returns how many rows it
+// touched. PostgreSQL ends one of two transactions that wait for each other: where it is
+// this one, it is sent again.
+func Exec(t testing.TB, url, sql string, args ...any) (rows int) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.WithoutCancel(t.Context()))
+	for try := 1; ; try++ {
+		tag, err := conn.Exec(t.Context(), sql, args...)
+		if err == nil {
+			return int(tag.RowsAffected())
+		}
+		var refused *pgconn.PgError
+		if try == 20 || !errors.As(err, &refused) || refused.Code != deadlock {
+			t.Fatal(err)
+		}
+	}
+}
+
+// deadlock is the SQLSTATE of a transaction that was ended because it and another one waited
+// for each other.
+const deadlock = "40P01"
 
 // Database is one test's own database.
 type Database struct {

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
 // awayLimit is how late half of the runs may start that come due while Redis is away, on
@@ -141,14 +141,7 @@ func (s *installation) completes(job uuid.UUID, more int) {
 
 func (s *installation) exec(sql string, args ...any) {
 	s.t.Helper()
-	conn, err := pgx.Connect(s.t.Context(), s.database.AdminURL)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer conn.Close(s.t.Context())
-	if _, err := conn.Exec(s.t.Context(), sql, args...); err != nil {
-		s.t.Fatal(err)
-	}
+	pgtest.Exec(s.t, s.database.AdminURL, sql, args...)
 }
 
 // lag is how late the runs started that were due in a time, by the scheduled times that
