@@ -93,6 +93,7 @@ func (b *bundle) over(n int, from, to time.Duration) {
 // pass counts and rolls up what may be.
 func (b *bundle) pass() {
 	b.t.Helper()
+	pgtest.Quiet(b.t, b.admin)
 	ran, err := b.leases.Run(b.t.Context(), lease.Metrics, func(ctx context.Context, held lease.Lease) error {
 		_, err := b.collector.Pass(ctx, held)
 		return err

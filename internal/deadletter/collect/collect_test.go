@@ -72,6 +72,7 @@ func (b *bundle) ended(tenant uuid.UUID, status, message string, ago time.Durati
 
 func (b *bundle) pass() (made int) {
 	b.t.Helper()
+	pgtest.Quiet(b.t, b.admin)
 	ran, err := b.leases.Run(b.t.Context(), "collect-dead-letters", func(ctx context.Context, held lease.Lease) (err error) {
 		made, _, err = b.collector.Pass(ctx, held)
 		return err

@@ -96,6 +96,7 @@ func (b *bundle) ended(tenant, job uuid.UUID, ago time.Duration, status string) 
 
 func (b *bundle) pass() derive.Report {
 	b.t.Helper()
+	pgtest.Quiet(b.t, b.admin)
 	var report derive.Report
 	ran, err := b.leases.Run(b.t.Context(), "derive-events", func(ctx context.Context, held lease.Lease) (err error) {
 		report, err = b.deriver.Pass(ctx, held)

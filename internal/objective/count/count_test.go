@@ -100,6 +100,7 @@ func (b *bundle) objective(spec objective.Spec) uuid.UUID {
 func (b *bundle) pass() {
 	b.t.Helper()
 	for more := true; more; {
+		pgtest.Quiet(b.t, b.admin)
 		ran, err := b.leases.Run(b.t.Context(), "test", func(ctx context.Context, held lease.Lease) (err error) {
 			more, err = b.counter.Pass(ctx, held)
 			return err

@@ -59,6 +59,28 @@ func Exec(t testing.TB, url, sql string, args ...any) (rows int) {
 	}
 }
 
+// Quiet waits until autovacuum writes nothing in the test's database. A pass that reads up to a
+// time before which no transaction is open waits for an analysis too, which on a busy machine lasts.
+func Quiet(t testing.TB, admin *pgx.Conn) {
+	t.Helper()
+	for limit := time.After(Patience); ; {
+		var busy bool
+		err := admin.QueryRow(t.Context(), `SELECT EXISTS (SELECT 1 FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+			WHERE l.locktype = 'transactionid' AND a.datname = current_database() AND a.backend_type = 'autovacuum worker')`).Scan(&busy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !busy {
+			return
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-limit:
+			t.Fatalf("autovacuum still writes after %v", Patience)
+		}
+	}
+}
+
 // deadlock is the SQLSTATE of a transaction that was ended because it and another one waited
 // for each other.
 const deadlock = "40P01"

@@ -79,6 +79,7 @@ func (b *bundle) over(tenant uuid.UUID, ago time.Duration, status, errorType str
 // pass counts within a lease, and forgets which half minute that was.
 func (b *bundle) pass() {
 	b.t.Helper()
+	pgtest.Quiet(b.t, b.admin)
 	ran, err := b.leases.Run(b.t.Context(), lease.Metrics, func(ctx context.Context, held lease.Lease) error {
 		_, err := b.collector.Pass(ctx, held)
 		return err
