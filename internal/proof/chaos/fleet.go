@@ -150,8 +150,22 @@ func (m *member) began() bool {
 	if m.process == nil {
 		return false
 	}
-	said, _ := os.ReadFile(filepath.Join(m.logs, fmt.Sprintf("%s.%d.log", m.name, m.starts)))
-	return bytes.Contains(said, []byte(begun[m.role]))
+	return bytes.Contains(m.said(), []byte(begun[m.role]))
+}
+
+// said is what the last process has written so far. The caller holds mu.
+func (m *member) said() []byte {
+	text, _ := os.ReadFile(filepath.Join(m.logs, fmt.Sprintf("%s.%d.log", m.name, m.starts)))
+	return text
+}
+
+// lastWords is the end of what the last process has written so far.
+func (m *member) lastWords() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const most = 2000 // bytes
+	text := m.said()
+	return fmt.Sprintf("(start %d, runs: %t) %s", m.starts, m.process != nil, text[max(0, len(text)-most):])
 }
 
 // weigh notes how much memory the process has had at most.

@@ -248,17 +248,17 @@ func (s *stack) waitForReady(ctx context.Context, limit time.Duration) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("not every process works within %v", limit))
 	defer cancel()
 	for {
-		missing := ""
+		var missing *member
 		for _, m := range s.members {
 			if !m.began() {
-				missing = m.name
+				missing = m
 			}
 		}
-		if missing == "" {
+		if missing == nil {
 			return nil
 		}
 		if !sleep(ctx, 100*time.Millisecond) {
-			return fmt.Errorf("%w: %s", context.Cause(ctx), missing)
+			return fmt.Errorf("%w: %s, which says at last: %s", context.Cause(ctx), missing.name, missing.lastWords())
 		}
 	}
 }
