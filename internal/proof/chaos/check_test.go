@@ -58,6 +58,8 @@ func TestChecksFindWhatIsWrong(t *testing.T) {
 		"an attempt made twice":    {func(e *evidence) { e.calls = append(e.calls, e.calls[0]) }, []string{"I6"}},
 		"an attempt nobody counts": {func(e *evidence) { e.calls[0].attempt = 2; e.rows[0].status = "failed" }, []string{"I7"}},
 		"a success nobody saw":     {func(e *evidence) { e.calls[0].status = 500 }, []string{"I8"}},
+		"a call nobody answered":   {func(e *evidence) { e.calls[0].status = 0 }, []string{"I8"}},
+		"a report nobody answered": {func(e *evidence) { e.calls[0].status, e.calls[0].reported = 0, true }, nil},
 		"a skipped run that ran":   {func(e *evidence) { e.rows[0].status = "skipped" }, []string{"I8"}},
 		"a lost job": {func(e *evidence) {
 			e.stored = map[uuid.UUID]stored{}
