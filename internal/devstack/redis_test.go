@@ -185,8 +185,8 @@ func TestMiniredisTimePasses(t *testing.T) {
 	r := startRedis(t, Options{on: bare()})
 	c := client(t, r)
 	const life = 3 * time.Second
-	// The key came in between two ticks, the second of which may be late: on a busy machine by more
-	// than its life, but not time and again.
+	// The key was set between two ticks. On a busy machine the next tick may come after the key's
+	// whole life, which then ends at once. That does not happen five times in a row.
 	for try := 1; ; try++ {
 		mark := clock.Start()
 		if err := c.Set(t.Context(), "k", "v", life).Err(); err != nil {

@@ -224,7 +224,7 @@ func TestTheNextOwnerWaitsForAGuardedWrite(t *testing.T) {
 
 // nextOwnerWaits answers why the write was not made.
 func (b *bundle) nextOwnerWaits() error {
-	first := b.acquire(b.process("first", 2*time.Second)) // of which the guard's check takes its part
+	first := b.acquire(b.process("first", 2*time.Second)) // long enough for the guard's check
 	second := b.process("second", time.Minute)
 	var begun, early, sawWrite bool
 	next := make(chan error, 1)

@@ -436,8 +436,8 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	b.backdate(t, time.Minute)
 	var cancelling, pausing error
 	purged := 0
-	// Held, then cancelled, then purged, whatever their order. A pass that ran out of time on a busy
-	// machine may not have come to it.
+	// Each tenant is held, then cancelled, then purged, in any order of the tenants. On a busy machine
+	// a pass may run out of time before it comes to one, so it is repeated.
 	for n := 0; n < 3 || n < 30 && (cancelling == nil || pausing == nil || purged == 0); n++ {
 		_, err := b.maintainer.Cancel(t.Context())
 		cancelling = errors.Join(cancelling, err)

@@ -16,12 +16,12 @@ func (p *Promoter) pollEvery() time.Duration {
 	return maxSleep
 }
 
-// quietFor is for how long nothing but polls follow a pass that found nothing due.
+// quietFor is for how long nothing but polls follow a pass, while nothing is due.
 const quietFor = time.Minute
 
-// yieldFor is how long a promoter lets another one go first that was quicker before. By then
-// the other has committed, as a rule, and a poll of one statement finds that nothing is left
-// to do, where all promoters that wake up for one job send passes and lock each other out.
+// yieldFor is how long a promoter lets another one go first that was quicker the last time. The
+// other has mostly committed by then, and a poll of one statement finds that nothing is left to
+// do. Without it all promoters send passes for one job and lock each other out.
 const yieldFor = 25 * time.Millisecond
 
 // quiet is the time in which nothing is due, as far as a pass or poll saw. A job that is
@@ -49,7 +49,7 @@ func (q *quiet) after(began clock.Mark, r Report) {
 	}
 }
 
-// expired says whether a job was due at its end, as of a time.
+// expired says whether it ended because a job became due, as of a time.
 func (q *quiet) expired(at time.Time) bool { return !q.next.IsZero() && !at.Before(q.next) }
 
 // endsWith notes that the next job is due then. That was seen at a time, and asked so long
@@ -70,7 +70,7 @@ func (q *quiet) lastsStill() bool { return q.began.Elapsed() < q.lasts }
 // polls says whether a poll comes before a pass.
 func (q *quiet) polls() bool { return q.lastsStill() || q.yields && !q.next.IsZero() }
 
-// over ends it: a job is due.
+// over ends it.
 func (q *quiet) over() { q.lasts, q.next = 0, time.Time{} }
 
 // left is how long it goes on.

@@ -179,7 +179,8 @@ func moves(cmd redis.Cmder) bool {
 // delayed are the sets of a lane in which asynq keeps what waits in a delay.
 var delayed = [...]string{"scheduled", "retry"}
 
-// scriptKeys is what the first two keys of a script of asynq are, and of which lane.
+// scriptKeys returns the lane of a script of asynq, and the names of its first two keys within
+// the lane. All are empty for another command.
 func scriptKeys(cmd redis.Cmder) (lane Lane, first, second string) {
 	args := cmd.Args()
 	if len(args) < 5 || cmd.Name() != "evalsha" && cmd.Name() != "eval" {

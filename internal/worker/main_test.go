@@ -78,9 +78,10 @@ func (b *bundle) attempts(condition string, ids []uuid.UUID) map[uuid.UUID]int {
 	return got
 }
 
-// complete waits until all of the executions are completed, of which each end has the next one
-// hinted. On a busy machine a worker may give a hint up, which it has a second for, and nobody polls.
-// So after ten seconds all are told again, but not so often that it hides a worker which hints none.
+// complete waits until all executions are completed. The end of one has the next one hinted. A
+// worker gives a hint up after a second, which is short on a busy machine, and nobody polls here.
+// So the hints are sent again after ten seconds: three times at most, which is too seldom to hide a
+// worker that hints nothing.
 func (b *bundle) complete(ids []uuid.UUID, tell func()) {
 	b.t.Helper()
 	told := 0

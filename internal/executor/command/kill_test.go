@@ -159,22 +159,20 @@ func endTree(t *testing.T, e *command.Executor, limit float64, cancelled bool) (
 			}
 		}()
 	}
-	held := time.AfterFunc(2*ample, func() { killLeft(mark) }) // a run waits for all that hold its output
 	out, r := execute(ctx, t, e, config(stubborn(mark), seconds(limit)), ample, h)
-	ended := held.Stop()
 	if lost(r) {
 		killLeft(mark)
 		return out, r
 	}
-	if pids := left(mark); len(pids) > 0 || !ended {
+	if pids := left(mark); len(pids) > 0 {
 		t.Errorf("limited to %g s: still there: %q", limit, pids)
 	}
 	return out, r
 }
 
-// lost tells of a run that was ended whether its keeper was lost. One that gets no processor for
-// half a second when it has to end the tree is killed itself: it says nothing of the end, and where
-// there are no namespaces the tree goes on.
+// lost says whether a run that was ended lost its keeper. On a busy machine a keeper may get no
+// processor for the half second in which it has to end the tree. Then it is killed and says nothing of
+// the end. Without namespaces and control groups the tree goes on.
 func lost(r result) bool { return r.Signal == "" && (r.ExitCode == nil || *r.ExitCode == 0) }
 
 // killLeft ends the groups of the processes that hold a mark.
