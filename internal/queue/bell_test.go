@@ -112,6 +112,82 @@ func TestHintsWithoutTheBellAreFound(t *testing.T) {
 	}
 }
 
+// A publisher rings for as many parties of consumers as it sent hints, for two at least, and for
+// everybody where no party has consumers, as those of the version before.
+func TestThePublisherRingsForAFewConsumers(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	p := newPublisher(t, s.ClientURL, discard())
+	rdb := client(t, s.ClientURL)
+	defer rdb.Close()
+	everybody := listener(t, rdb, bellChannel)
+	rung := func(ears []*redis.PubSub, hints int) (n int) {
+		publish(t, p, Normal, someIDs(hints))
+		for _, ear := range ears {
+			// A message that was published before arrives before the answer to this.
+			if err := ear.Subscribe(t.Context(), "settled"); err != nil {
+				t.Fatal(err)
+			}
+			for {
+				m, err := ear.Receive(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m, ok := m.(*redis.Message); ok && m.Payload == string(Normal) {
+					n++
+				}
+				if _, ok := m.(*redis.Subscription); ok {
+					break
+				}
+			}
+		}
+		return n
+	}
+	if n := rung([]*redis.PubSub{everybody}, 1); n != 1 {
+		t.Errorf("rang %d times for everybody where no party has consumers", n)
+	}
+	var ears []*redis.PubSub
+	for party := range parties / 2 {
+		ears = append(ears, listener(t, rdb, partyChannel(2*party)))
+	}
+	for _, test := range []struct{ hints, want int }{{1, leastRung}, {2, 2}, {5, 5}, {100, parties / 2}} {
+		if n := rung(ears, test.hints); n != test.want {
+			t.Errorf("%d hints: rang for %d parties, want %d", test.hints, n, test.want)
+		}
+	}
+	if n := rung([]*redis.PubSub{everybody}, 1); n != 0 {
+		t.Errorf("rang for everybody, too, %d times", n)
+	}
+}
+
+// listener hears a channel from now on.
+func listener(t *testing.T, rdb *redis.Client, channel string) *redis.PubSub {
+	t.Helper()
+	ear := rdb.Subscribe(t.Context(), channel)
+	t.Cleanup(func() { _ = ear.Close() })
+	if _, err := ear.Receive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return ear
+}
+
+// A hint that a look finds was another consumer's to take, where somebody rings: it is no reason
+// to look more often.
+func TestAHintOfAnotherConsumerIsNoReasonToSearch(t *testing.T) {
+	t.Parallel()
+	b := newBell(nil)
+	b.heard, b.called = true, clock.Start()
+	b.found(Normal, looked)
+	if got := b.patience(); got != lookEvery && b.called.Elapsed() < searchFor {
+		t.Errorf("it waits %v, want %v", got, lookEvery)
+	}
+	b.called = clock.Mark{}
+	b.found(Normal, looked)
+	if got := b.patience(); got == lookEvery && b.searched.Elapsed() < searchFor {
+		t.Error("it does not search where nobody rings")
+	}
+}
+
 // Delayed hints are moved to their lane unless a look just now found none there.
 func TestTheBellKnowsWhetherHintsAreDelayed(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -136,7 +137,7 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, least 
 		return nil
 	}
 	hints := split(lane, ids, least)
-	defer p.ring(ctx, lane)
+	defer p.ring(ctx, lane, len(hints))
 	if len(hints) == 1 {
 		return p.enqueue(ctx, hints[0], how)
 	}
@@ -165,9 +166,13 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, least 
 	return nil
 }
 
-// ring tells consumers that a lane has hints. One that does not hear it looks by itself.
-func (p *Publisher) ring(ctx context.Context, lane Lane) {
-	_ = p.guarded(ctx, "ring", func(ctx context.Context) error { return p.rdb.Publish(ctx, bellChannel, string(lane)).Err() })
+// ring tells consumers that a lane has so many hints: as many parties of them, so that a
+// burst is shared out. A consumer that does not hear it looks by itself.
+func (p *Publisher) ring(ctx context.Context, lane Lane, hints int) {
+	most := min(max(hints, leastRung), parties)
+	_ = p.guarded(ctx, "ring", func(ctx context.Context) error {
+		return ringing.Run(ctx, p.rdb, nil, string(lane), rand.N(parties), most).Err()
+	})
 }
 
 func (p *Publisher) enqueue(ctx context.Context, h Hint, how []asynq.Option) error {
