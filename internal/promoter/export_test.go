@@ -41,10 +41,10 @@ func (p *Promoter) SetBatch(n int) { p.batch = n }
 // KeepSize has passes take as much as they may, however long they take.
 func (p *Promoter) KeepSize(keep bool) { p.size.fixed = keep }
 
-// Yields has the promoter wake up now for a job that was due just before, after another
+// Follows has the promoter wake up now for a job that was due just before, after another
 // promoter took what was due the time before.
-func (p *Promoter) Yields() {
-	p.quiet = quiet{began: clock.Start(), next: clock.Now(), yields: true}
+func (p *Promoter) Follows() {
+	p.quiet = quiet{began: clock.Start(), next: clock.Now(), behind: 1}
 }
 
 // Turn is one turn of the promoter's loop.

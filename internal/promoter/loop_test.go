@@ -94,9 +94,9 @@ func TestQuietPromoterOnlyLooks(t *testing.T) {
 	await(t, "its first execution", func() bool { return len(b.rows(t, j)) > 0 })
 }
 
-// A promoter that yielded asks by one statement whether the other took what was due, and
-// takes it itself where it did not.
-func TestPromoterThatYieldedAsksFirst(t *testing.T) {
+// A promoter that follows asks by one statement whether the other took what was due, and
+// takes it itself where it is late.
+func TestPromoterThatFollowsAsksFirst(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	p, taken := b.counted(t)
@@ -108,13 +108,13 @@ func TestPromoterThatYieldedAsksFirst(t *testing.T) {
 		return taken()
 	}
 	turn() // sets up its connection
-	p.Yields()
+	p.Follows()
 	if trips := turn(); !slices.Equal(trips, []string{"PollDue"}) {
 		t.Errorf("round trips where the other took it: %v", trips)
 	}
 	j := b.create(t, nil)
-	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET next_execution_at = now()")
-	p.Yields()
+	exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET next_execution_at = now() - interval '1 second'")
+	p.Follows()
 	turn()
 	if turn(); len(b.rows(t, j)) == 0 {
 		t.Error("what the other did not take was not promoted")

@@ -19,10 +19,18 @@ func (p *Promoter) pollEvery() time.Duration {
 // quietFor is for how long nothing but polls follow a pass, while nothing is due.
 const quietFor = time.Minute
 
-// yieldFor is how long a promoter lets another one go first that was quicker the last time. The
-// other has mostly committed by then, and a poll of one statement finds that nothing is left to
-// do. Without it all promoters send passes for one job and lock each other out.
-const yieldFor = 25 * time.Millisecond
+// A promoter follows once another one was quicker: it lets that one go first, and looks by a poll
+// of one statement whether something was left. Without it all promoters send passes for one job
+// and lock each other out. It takes over what is late, so a promoter that ended, or that has
+// more to do than it can, costs no more than these times.
+const (
+	// yieldFor is how long it lets the others go first, and how late a job is that they left.
+	yieldFor = 25 * time.Millisecond
+	// mostBehind is after how many looks that found nothing left it looks no more seldom: every
+	// 50 ms. Every 100 ms saves little more, and a promoter that takes over has to plan its
+	// statements first.
+	mostBehind = 2
+)
 
 // quiet is the time in which nothing is due, as far as a pass or poll saw. A job that is
 // created meanwhile may be due earlier: polls find it, of one statement each, where a
@@ -31,22 +39,46 @@ type quiet struct {
 	began  clock.Mark    // of the last pass
 	lasts  time.Duration // zero: there is none
 	next   time.Time     // when a job is due at its end; zero: it ends for another reason
-	yields bool          // another promoter took what was due at the end of the last one
+	behind int           // how often others were quicker, one after the other; zero: it does not follow
 }
 
 // after notes what a pass found that began so.
 func (q *quiet) after(began clock.Mark, r Report) {
 	switch {
 	case r.Claimed > 0:
-		q.yields = false
+		q.behind = 0
 	case q.expired(r.At):
-		q.yields = true
+		q.behind = min(q.behind+1, mostBehind)
 	}
 	q.began = began
 	q.over()
-	if r.Next.After(r.At) {
+	switch {
+	case r.Next.After(r.At):
 		q.endsWith(r.Next, r.At, 0)
+	case r.Claimed == 0 && q.behind > 0:
+		q.lasts, q.next = q.yield(), r.Next // another one holds it
 	}
+}
+
+// leaves says whether to leave a job to the others that is next as of a time, although it is due:
+// a promoter that follows takes only what is late.
+func (q *quiet) leaves(next, at time.Time) bool {
+	return q.behind > 0 && at.Sub(next) < yieldFor
+}
+
+// outdone notes that a poll of a promoter that follows found that the others took what was due.
+func (q *quiet) outdone(at time.Time) {
+	if q.behind > 0 && q.expired(at) {
+		q.behind = min(q.behind+1, mostBehind)
+	}
+}
+
+// yield is how long it lets the others go first.
+func (q *quiet) yield() time.Duration {
+	if q.behind == 0 {
+		return 0
+	}
+	return yieldFor << (q.behind - 1)
 }
 
 // expired says whether it ended because a job became due, as of a time.
@@ -55,10 +87,7 @@ func (q *quiet) expired(at time.Time) bool { return !q.next.IsZero() && !at.Befo
 // endsWith notes that the next job is due then. That was seen at a time, and asked so long
 // after the last pass began.
 func (q *quiet) endsWith(next, at time.Time, asked time.Duration) {
-	q.lasts, q.next = asked+next.Sub(at), next
-	if q.yields {
-		q.lasts += yieldFor
-	}
+	q.lasts, q.next = asked+max(next.Sub(at), 0)+q.yield(), next
 	if q.lasts > quietFor {
 		q.lasts, q.next = quietFor, time.Time{}
 	}
@@ -68,7 +97,7 @@ func (q *quiet) endsWith(next, at time.Time, asked time.Duration) {
 func (q *quiet) lastsStill() bool { return q.began.Elapsed() < q.lasts }
 
 // polls says whether a poll comes before a pass.
-func (q *quiet) polls() bool { return q.lastsStill() || q.yields && !q.next.IsZero() }
+func (q *quiet) polls() bool { return q.lastsStill() || q.behind > 0 && !q.next.IsZero() }
 
 // over ends it.
 func (q *quiet) over() { q.lasts, q.next = 0, time.Time{} }
@@ -94,7 +123,8 @@ func (p *Promoter) poll(ctx context.Context, turn *loop.Turn) error {
 	if found.BackfillDue {
 		call(p.backfills)
 	}
-	if !found.NextAt.After(found.At) {
+	p.quiet.outdone(found.At)
+	if !found.NextAt.After(found.At) && !p.quiet.leaves(found.NextAt, found.At) {
 		p.quiet.over()
 		p.since = since // what a poll without a bound found, a pass with one would not
 		turn.Again(0)

@@ -1,6 +1,7 @@
 package promoter
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -9,37 +10,74 @@ import (
 
 // A promoter goes at once when a job is due, unless another one took what was due the last
 // time. It does so again once it is the one who takes something.
-func TestPromoterYieldsToTheOneThatWasQuicker(t *testing.T) {
+func TestPromoterFollowsTheOneThatWasQuicker(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	due := at.Add(10 * time.Second)
 	for _, test := range []struct {
 		name   string
-		yields bool // before
+		behind int // before
 		pass   Report
-		after  bool
+		after  int
 		lasts  time.Duration
 	}{
-		{"it took something", false, Report{Claimed: 1, At: due, Next: due.Add(time.Second)}, false, time.Second},
-		{"it took something although it yielded", true, Report{Claimed: 1, At: due, Next: due.Add(time.Second)}, false, time.Second},
-		{"another one took it", false, Report{At: due, Next: due.Add(time.Second)}, true, time.Second + yieldFor},
-		{"another one holds it", false, Report{At: due, Next: due}, true, 0},
-		{"another one took it again", true, Report{At: due, Next: due.Add(time.Second)}, true, time.Second + yieldFor},
-		{"it woke up too early", false, Report{At: due.Add(-time.Millisecond), Next: due}, false, time.Millisecond},
-		{"nothing is due for long", true, Report{At: due, Next: due.Add(time.Hour)}, true, quietFor},
-		{"there may be more", false, Report{Claimed: 1, At: due}, false, 0},
+		{"it took something", 0, Report{Claimed: 1, At: due, Next: due.Add(time.Second)}, 0, time.Second},
+		{"it took something although it followed", 2, Report{Claimed: 1, At: due, Next: due.Add(time.Second)}, 0, time.Second},
+		{"another one took it", 0, Report{At: due, Next: due.Add(time.Second)}, 1, time.Second + yieldFor},
+		{"another one holds it", 0, Report{At: due, Next: due}, 1, yieldFor},
+		{"another one took it again", 1, Report{At: due, Next: due.Add(time.Second)}, 2, time.Second + 2*yieldFor},
+		{"others take all there is", mostBehind, Report{At: due, Next: due.Add(time.Second)}, mostBehind, time.Second + 2*yieldFor},
+		{"it woke up too early", 0, Report{At: due.Add(-time.Millisecond), Next: due}, 0, time.Millisecond},
+		{"nothing is due for long", 1, Report{At: due, Next: due.Add(time.Hour)}, 2, quietFor},
+		{"there may be more", 0, Report{Claimed: 1, At: due}, 0, 0},
 	} {
-		q := quiet{yields: test.yields}
+		q := quiet{behind: test.behind}
 		q.endsWith(due, at, 0)
 		q.after(clock.Start(), test.pass)
-		if q.yields != test.after || q.lasts != test.lasts {
-			t.Errorf("%s: it yields: %t, for %v; want %t, %v", test.name, q.yields, q.lasts, test.after, test.lasts)
+		if q.behind != test.after || q.lasts != test.lasts {
+			t.Errorf("%s: %d behind, for %v; want %d, %v", test.name, q.behind, q.lasts, test.after, test.lasts)
 		}
 	}
 	// A pass before which no job was known to be due says nothing of another promoter.
 	var q quiet
 	q.after(clock.Start(), Report{At: at, Next: due})
-	if q.yields || q.lasts != 10*time.Second {
-		t.Errorf("it yields: %t, for %v after its first pass", q.yields, q.lasts)
+	if q.behind != 0 || q.lasts != 10*time.Second {
+		t.Errorf("%d behind, for %v after its first pass", q.behind, q.lasts)
+	}
+}
+
+// A promoter that follows leaves what is due to the others until it is late, and looks more
+// seldom while they take it. One that does not follow leaves nothing.
+func TestPromoterThatFollowsTakesWhatIsLate(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		behind int
+		late   time.Duration
+		leaves bool
+	}{{0, 0, false}, {0, time.Second, false}, {1, 0, true}, {1, yieldFor - 1, true}, {1, yieldFor, false}, {mostBehind, yieldFor, false}} {
+		q := quiet{behind: test.behind}
+		if got := q.leaves(at.Add(-test.late), at); got != test.leaves {
+			t.Errorf("%d behind, %v late: leaves it: %t", test.behind, test.late, got)
+		}
+	}
+	q := quiet{behind: 1}
+	var waits []time.Duration
+	for now := at; len(waits) < 4; {
+		q.endsWith(now, now, 0) // a job that is due just now
+		waits = append(waits, q.lasts)
+		if !q.polls() {
+			t.Error("it passes after a job that it left to the others")
+		}
+		now = now.Add(q.lasts)
+		q.outdone(now)
+	}
+	if want := []time.Duration{yieldFor, 2 * yieldFor, 2 * yieldFor, 2 * yieldFor}; !slices.Equal(waits, want) {
+		t.Errorf("it waits for %v, want %v", waits, want)
+	}
+	q = quiet{}
+	q.endsWith(at, at.Add(-time.Second), 0)
+	if q.outdone(at); q.behind != 0 {
+		t.Error("it follows although no pass of it came second")
 	}
 }
