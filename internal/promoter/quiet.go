@@ -66,7 +66,7 @@ func (q *quiet) leaves(next, at time.Time) bool {
 	return q.behind > 0 && at.Sub(next) < yieldFor
 }
 
-// outdone notes that a poll of a promoter that follows found that the others took what was due.
+// outdone notes that a promoter that follows looked when something was due, and found nothing late.
 func (q *quiet) outdone(at time.Time) {
 	if q.behind > 0 && q.expired(at) {
 		q.behind = min(q.behind+1, mostBehind)
@@ -123,13 +123,13 @@ func (p *Promoter) poll(ctx context.Context, turn *loop.Turn) error {
 	if found.BackfillDue {
 		call(p.backfills)
 	}
-	p.quiet.outdone(found.At)
 	if !found.NextAt.After(found.At) && !p.quiet.leaves(found.NextAt, found.At) {
 		p.quiet.over()
 		p.since = since // what a poll without a bound found, a pass with one would not
 		turn.Again(0)
 		return nil
 	}
+	p.quiet.outdone(found.At)
 	p.quiet.endsWith(found.NextAt, found.At, asked)
 	turn.Await(min(p.quiet.left(), p.pollEvery()))
 	return nil
