@@ -47,6 +47,9 @@ func (p *Promoter) Follows() {
 	p.quiet = quiet{began: clock.Start(), next: clock.Now(), behind: 1}
 }
 
+// Polls says whether its next turn is a poll.
+func (p *Promoter) Polls() bool { return p.quiet.polls() }
+
 // Turn is one turn of the promoter's loop.
 func (p *Promoter) Turn(ctx context.Context) error { return p.promoteDue(ctx, &loop.Turn{}) }
 

@@ -121,6 +121,26 @@ func TestPromoterThatFollowsAsksFirst(t *testing.T) {
 	}
 }
 
+// A promoter that follows leaves to the other what is due just now.
+func TestPromoterThatFollowsLeavesWhatIsDue(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	p, _ := b.counted(t)
+	j := b.create(t, nil)
+	left := false
+	for try := 0; try < 100 && !left; try++ { // on a busy machine the job is late when it looks
+		exec(t, b.database.AdminURL, "UPDATE scheduled_jobs SET next_execution_at = now()")
+		p.Follows()
+		if err := p.Turn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		left = p.Polls()
+	}
+	if !left || len(b.rows(t, j)) > 0 {
+		t.Errorf("it left the job: %t; %d executions", left, len(b.rows(t, j)))
+	}
+}
+
 func await(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(time.Minute)
