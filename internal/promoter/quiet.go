@@ -48,7 +48,7 @@ func (q *quiet) after(began clock.Mark, r Report) {
 	case r.Claimed > 0:
 		q.behind = 0
 	case q.expired(r.At):
-		q.behind = min(q.behind+1, mostBehind)
+		q.fallBehind()
 	}
 	q.began = began
 	q.over()
@@ -69,9 +69,11 @@ func (q *quiet) leaves(next, at time.Time) bool {
 // outdone notes that a promoter that follows looked when something was due, and found nothing late.
 func (q *quiet) outdone(at time.Time) {
 	if q.behind > 0 && q.expired(at) {
-		q.behind = min(q.behind+1, mostBehind)
+		q.fallBehind()
 	}
 }
+
+func (q *quiet) fallBehind() { q.behind = min(q.behind+1, mostBehind) }
 
 // yield is how long it lets the others go first.
 func (q *quiet) yield() time.Duration {
