@@ -95,7 +95,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	} else {
 		pc.ConnConfig.AfterConnect = c.settle
 	}
-	pc.BeforeConnect, pc.AfterConnect = withoutCancel, plainJSON
+	pc.BeforeConnect, pc.AfterConnect = withoutCancel, plainTypes
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)

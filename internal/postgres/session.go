@@ -56,9 +56,10 @@ func (d *DB) checkLogin(ctx context.Context, c Config) error {
 	return nil
 }
 
-// plainJSON has a connection copy what is read as JSON text, which the driver would
-// parse first: PostgreSQL checked it when it was written.
-func plainJSON(_ context.Context, conn *pgx.Conn) error {
+// plainTypes has a connection read and write values without a detour. The driver would
+// parse what is read as JSON text: it is copied, because PostgreSQL checked it when it was
+// written.
+func plainTypes(_ context.Context, conn *pgx.Conn) error {
 	read := func(from []byte, into any) error {
 		if raw, ok := into.(*json.RawMessage); ok {
 			*raw = slices.Clone(from)
@@ -69,6 +70,7 @@ func plainJSON(_ context.Context, conn *pgx.Conn) error {
 	types := conn.TypeMap()
 	types.RegisterType(&pgtype.Type{Name: "json", OID: pgtype.JSONOID, Codec: &pgtype.JSONCodec{Marshal: json.Marshal, Unmarshal: read}})
 	types.RegisterType(&pgtype.Type{Name: "jsonb", OID: pgtype.JSONBOID, Codec: &pgtype.JSONBCodec{Marshal: json.Marshal, Unmarshal: read}})
+	types.RegisterType(&pgtype.Type{Name: "uuid", OID: pgtype.UUIDOID, Codec: idCodec{}})
 	return nil
 }
 
