@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"time"
@@ -67,16 +66,8 @@ const requestDrain = 10 * time.Second
 // is stored: two at a time.
 const checkMemory = 256 << 20
 
-// gcPercent is GOGC of an API process where the environment says nothing else. Little of
-// what a request makes is kept, so the heap is small and would be collected thousands
-// of times a minute; with this it takes some 40 MB more.
-const gcPercent = 400
-
 // API serves the REST API until ctx is cancelled.
 func API(ctx context.Context, c config.API, log *slog.Logger, functions map[string]function.Module) error {
-	if set := debug.SetGCPercent(gcPercent); set != 100 {
-		debug.SetGCPercent(set) // the environment's
-	}
 	p := newProcess(log, config.Settings(c))
 	p.functions = functions
 	listener, err := net.Listen("tcp", c.HTTPAddr)

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"runtime/metrics"
 	"slices"
 	"testing"
 
@@ -41,6 +43,19 @@ func TestPartsEndTogether(t *testing.T) {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+// The heap of a process that has just started grows by more than its ballast until garbage
+// is collected.
+func TestGarbageIsCollectedSeldom(t *testing.T) {
+	t.Parallel()
+	newProcess(slog.New(slog.DiscardHandler), nil)
+	runtime.GC()
+	goal := []metrics.Sample{{Name: "/gc/heap/goal:bytes"}}
+	metrics.Read(goal)
+	if got, least := goal[0].Value.Uint64(), 2*uint64(len(ballast)); len(ballast) == 0 || got < least {
+		t.Errorf("garbage is collected at a heap of %d bytes, with a ballast of %d", got, len(ballast))
 	}
 }
 
