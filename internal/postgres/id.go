@@ -15,8 +15,13 @@ type idCodec struct{ pgtype.UUIDCodec }
 
 // PlanEncode is pgtype.Codec's.
 func (c idCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
-	if _, ok := value.(uuid.UUID); ok && format == pgtype.BinaryFormatCode {
-		return idPlan{}
+	if format == pgtype.BinaryFormatCode {
+		switch value.(type) {
+		case uuid.UUID:
+			return idPlan{}
+		case *uuid.UUID:
+			return idPointerPlan{}
+		}
 	}
 	return c.UUIDCodec.PlanEncode(m, oid, format, value)
 }
@@ -49,4 +54,16 @@ func (idPlan) Scan(src []byte, target any) error {
 	}
 	copy(id[:], src)
 	return nil
+}
+
+// idPointerPlan writes what a pointer points to. The driver has a detour of its own for it.
+type idPointerPlan struct{}
+
+// Encode is pgtype.EncodePlan's. A pointer to nothing is NULL.
+func (idPointerPlan) Encode(value any, buf []byte) ([]byte, error) {
+	id := value.(*uuid.UUID)
+	if id == nil {
+		return nil, nil
+	}
+	return append(buf, id[:]...), nil
 }

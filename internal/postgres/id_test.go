@@ -37,6 +37,10 @@ func TestIDsAreWrittenAndReadAsTheyAre(t *testing.T) {
 	if most := 2.0 * float64(len(ids)); err != nil || took > most {
 		t.Errorf("reading %d ids took %v allocations, want %v at most (%v)", len(ids), took, most, err)
 	}
+	pointed := testing.AllocsPerRun(10, func() { _, err = types.Encode(pgtype.UUIDOID, pgtype.BinaryFormatCode, &ids[0], buf[:0]) })
+	if err != nil || pointed > 1 {
+		t.Errorf("writing an id by its pointer took %v allocations, want 1 at most (%v)", pointed, err)
+	}
 	if !slices.Equal(read, ids) {
 		t.Errorf("read %v, want %v", read, ids)
 	}
