@@ -58,7 +58,7 @@ type process struct {
 
 // ballast is memory that nobody touches, so the system gives none for it. Go collects
 // garbage when the heap has doubled, and little of what a process makes is kept: under load a
-// small heap would be collected ten times a second. With this it grows by 32 MiB more in
+// small heap would be collected many times a second. With this it grows by 32 MiB more in
 // between, however large it is. A larger GOGC would also multiply what a worker keeps whose
 // outputs are large. The helpers of a sandbox, which have 32 MiB in all, do without.
 var ballast []byte
