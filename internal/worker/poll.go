@@ -215,16 +215,6 @@ func (w *Worker) callAtOnce() {
 	}
 }
 
-// wakeUnlessIdle calls for a poll, because a slot is free or executions with a hint were
-// handled: others may wait behind them. Where nothing waits they tell nothing new, and each of
-// them would cost the question whether it still does: more than half of a question for each
-// execution of a fleet.
-func (w *Worker) wakeUnlessIdle() {
-	if !w.idle.Load() {
-		w.wake()
-	}
-}
-
 // wake calls for a poll.
 func (w *Worker) wake() {
 	select {
@@ -250,7 +240,6 @@ func (w *Worker) takeNext(n int) (found []choice) {
 // that no hints come, it also puts hinted executions into the pool.
 func (w *Worker) PollLoop(ctx context.Context) error {
 	defer w.hintless.Store(false)
-	defer w.idle.Store(false)
 	w.polling.Store(true)
 	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
 	s := &poller{worker: w, wait: pollMin}
@@ -274,7 +263,7 @@ func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan st
 	case <-s.worker.roomMade:
 		s.worker.pooled = true
 		clear(s.worker.refused)
-		s.worker.idle.Store(false)
+		s.idle = false
 	case <-woken: // what it was told of waits for its turn or is in the pool, or a hint came
 		s.asked = clock.Mark{}
 	case <-timer.C:
@@ -291,7 +280,8 @@ type poller struct {
 	wait   time.Duration // after the last poll
 	away   clock.Mark    // when hints were last known not to come
 	last   clock.Mark    // when it last put hinted executions into the pool
-	asked  clock.Mark    // when it asked whether anything waits without a hint
+	idle   bool          // nothing waits without a hint
+	asked  clock.Mark    // when that was asked
 }
 
 // askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
@@ -300,16 +290,15 @@ type poller struct {
 func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	w := s.worker
 	if w.hintless.Load() || !w.c.Called() {
-		w.idle.Store(false)
+		s.idle = false
 		return false, nil
 	}
 	if s.asked.Elapsed() < idlePoll {
 		return false, nil
 	}
-	s.asked = clock.Start()
-	w.idle.Store(false)
+	s.asked, s.idle = clock.Start(), false
 	waits, err := w.store.Unhinted(ctx)
-	w.idle.Store(err == nil && !waits)
+	s.idle = err == nil && !waits
 	return true, err
 }
 
@@ -320,10 +309,10 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	s.noteHints(ctx)
 	err := s.poolHinted(ctx)
 	asked := false
-	if err == nil && w.idle.Load() {
+	if err == nil && s.idle {
 		asked, err = s.askWhetherIdle(ctx)
 	}
-	if err == nil && w.idle.Load() {
+	if err == nil && s.idle {
 		if asked {
 			return 0, pollCalm, pollMax
 		}

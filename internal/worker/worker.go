@@ -134,7 +134,6 @@ type Worker struct {
 	polling     atomic.Bool    // PollLoop is under way
 	stuck       bool           // the last poll in turn could claim nothing of what it found; of the polling goroutine
 	hintless    atomic.Bool    // no hints come
-	idle        atomic.Bool    // nothing waited without a hint when that was last asked
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
 	// keys, which tenants it leaves alone, and since when it polls without a turn.
@@ -262,7 +261,7 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 	if inc == nil {
 		return w.c.Hints.PublishIn(ctx, lane, ids, time.Second)
 	}
-	defer w.wakeUnlessIdle() // executions without a hint may wait behind these
+	defer w.wake() // executions without a hint may wait behind these
 	patience, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
 	var decided decision
