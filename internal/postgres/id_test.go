@@ -41,6 +41,9 @@ func TestIDsAreWrittenAndReadAsTheyAre(t *testing.T) {
 	if err != nil || pointed > 1 {
 		t.Errorf("writing an id by its pointer took %v allocations, want 1 at most (%v)", pointed, err)
 	}
+	if err := types.Scan(pgtype.UUIDOID, pgtype.BinaryFormatCode, ids[0][:15], &ids[1]); err == nil {
+		t.Error("15 bytes were read as an id")
+	}
 	if !slices.Equal(read, ids) {
 		t.Errorf("read %v, want %v", read, ids)
 	}
@@ -67,8 +70,5 @@ func TestMissingIDs(t *testing.T) {
 	}
 	if len(some) != 2 || *some[0] != id || some[1] != nil {
 		t.Errorf("read %v, want %v and none", some, id)
-	}
-	if err := d.Pool().QueryRow(t.Context(), "SELECT 'x'::text").Scan(&empty); err == nil {
-		t.Error("a text was read as an id")
 	}
 }
