@@ -78,3 +78,19 @@ func TestSlotsAreKeptFirst(t *testing.T) {
 		t.Errorf("and one more: %d open, %d kept, %d taken", open, kept, s.taken())
 	}
 }
+
+// What is claimed and about to begin counts as a run: the next poll is fair beside it.
+func TestBusyCountsWhatIsAboutToBegin(t *testing.T) {
+	t.Parallel()
+	a, b, token := uuid.UUID{1}, uuid.UUID{2}, uuid.UUID{3}
+	inc := &incarnation{running: map[uuid.UUID]activeRun{{4}: {tenant: a}}, claiming: map[uuid.UUID][]uuid.UUID{}}
+	inc.claims(token)
+	inc.begins(token, []dispatch.Claimed{{Tenant: a}, {Tenant: b}})
+	if diff := cmp.Diff(map[uuid.UUID]int{a: 2, b: 1}, inc.busy()); diff != "" {
+		t.Errorf("while they begin (-want +got):\n%s", diff)
+	}
+	inc.claimed(token)
+	if diff := cmp.Diff(map[uuid.UUID]int{a: 1}, inc.busy()); diff != "" || inc.underWay(token) {
+		t.Errorf("after that (-want +got):\n%s", diff)
+	}
+}

@@ -54,8 +54,8 @@ func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 		return
 	}
 	token := uuid.New()
-	inc.claims(token, true)
-	defer inc.claims(token, false)
+	inc.claims(token)
+	defer inc.claimed(token)
 	rows, specs := w.claimDivided(ctx, inc, token, ids)
 	w.settle(ctx, inc, live, rows, specs)
 }
@@ -114,14 +114,14 @@ func (w *Worker) claimDivided(ctx context.Context, inc *incarnation, token uuid.
 	return rows, specs
 }
 
-// claimAgain is the pause before a claim that was not answered is asked for again. The
+// claimPause is the pause before a claim that was not answered is asked for again. The
 // database may still be at it.
-const claimAgain = 250 * time.Millisecond
+const claimPause = 250 * time.Millisecond
 
 // claimUntilAnswered asks until the database answers, if only with a refusal, or the
 // incarnation has ended. While it waits the slots stay taken: that is the backpressure.
 func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
-	wait := claimAgain
+	wait := claimPause
 	for {
 		rows, specs, err := w.claimOnce(inc.ctx, inc, token, ids)
 		switch {

@@ -36,8 +36,8 @@ type incarnation struct {
 	// claiming are the lease tokens of claims under way. A claim may take several
 	// round trips and wait for a job's lock: what its first statement claimed is no
 	// run yet when the heartbeat finds it, and releasing it would have it run here and
-	// elsewhere.
-	claiming map[uuid.UUID]bool
+	// elsewhere. Of a claim that was answered it holds the tenants of what was claimed.
+	claiming map[uuid.UUID][]uuid.UUID
 }
 
 // activeRun is a run under the lease.
@@ -68,7 +68,7 @@ func (w *Worker) incarnations(ctx context.Context) {
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		member:  fleet.Member{ID: uuid.New(), Host: w.c.Host, PID: w.c.PID, Slots: w.c.Slots, Types: w.c.Executor.Types(), Lease: w.c.Lease},
-		running: map[uuid.UUID]activeRun{}, claiming: map[uuid.UUID]bool{}, good: clock.Start(),
+		running: map[uuid.UUID]activeRun{}, claiming: map[uuid.UUID][]uuid.UUID{}, good: clock.Start(),
 		// Workers that start together do not compare together.
 		compared: clock.Start(), calm: rand.N(w.c.Compare),
 	}
@@ -196,7 +196,7 @@ func (w *Worker) endAndRelease(ctx context.Context, inc *incarnation, rows []dis
 			if r.Cancelling {
 				run.stop(errCancelled)
 			}
-		case inc.claiming[r.Token]: // its run is about to begin
+		case inc.underWay(r.Token): // its run is about to begin
 		case inc.unknown[r.ID] == r.Token:
 			disowned = append(disowned, r)
 		default:
@@ -250,15 +250,35 @@ func (inc *incarnation) add(c claimed, stop context.CancelCauseFunc) bool {
 	return true
 }
 
-// claims notes a claim under way, or that its runs have begun.
-func (inc *incarnation) claims(token uuid.UUID, underWay bool) {
+// claims notes a claim under way.
+func (inc *incarnation) claims(token uuid.UUID) {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
-	if underWay {
-		inc.claiming[token] = true
-	} else {
-		delete(inc.claiming, token)
+	inc.claiming[token] = nil
+}
+
+// begins notes of a claim under way that the runs of found are about to begin.
+func (inc *incarnation) begins(token uuid.UUID, found []dispatch.Claimed) {
+	tenants := make([]uuid.UUID, len(found))
+	for i, c := range found {
+		tenants[i] = c.Tenant
 	}
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	inc.claiming[token] = tenants
+}
+
+// claimed notes that a claim is not under way any more: its runs have begun.
+func (inc *incarnation) claimed(token uuid.UUID) {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	delete(inc.claiming, token)
+}
+
+// underWay says whether a claim is under way. The caller holds mu.
+func (inc *incarnation) underWay(token uuid.UUID) bool {
+	_, claiming := inc.claiming[token]
+	return claiming
 }
 
 // remove forgets a run, unless a later attempt of the same execution took its
@@ -283,13 +303,19 @@ func (inc *incarnation) endAll(why error) []dispatch.Run {
 	return rows
 }
 
-// busy is how many runs of each tenant it holds.
+// busy is how many runs of each tenant it holds, with those that are about to begin. While
+// they begin, some count twice.
 func (inc *incarnation) busy() map[uuid.UUID]int {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
 	runs := map[uuid.UUID]int{}
 	for _, h := range inc.running {
 		runs[h.tenant]++
+	}
+	for _, tenants := range inc.claiming {
+		for _, tenant := range tenants {
+			runs[tenant]++
+		}
 	}
 	return runs
 }

@@ -59,6 +59,7 @@ const (
 // to, so both go on side by side. One goroutine polls.
 func (w *Worker) Poll(ctx context.Context) (won int, err error) {
 	seen, err := w.poll(ctx)
+	w.beginning.Wait()
 	return seen.won, err
 }
 
@@ -240,6 +241,7 @@ func (w *Worker) takeNext(n int) (found []choice) {
 // that no hints come, it also puts hinted executions into the pool.
 func (w *Worker) PollLoop(ctx context.Context) error {
 	defer w.hintless.Store(false)
+	defer w.beginning.Wait()
 	w.polling.Store(true)
 	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
 	s := &poller{worker: w, wait: pollMin}

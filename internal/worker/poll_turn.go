@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,68 +22,114 @@ const (
 	spareCandidates = 8
 )
 
+// pooledClaim is a claim of executions that a poll found in the pool.
+type pooledClaim struct {
+	inc      *incarnation
+	token    uuid.UUID
+	asked    clock.Mark // when it was sent
+	requests []claimRequest
+	ids      []uuid.UUID
+	tenants  map[uuid.UUID]uuid.UUID // of the executions
+	decided  decision
+}
+
 // claimPooled polls the pool and claims in one transaction, so that workers that drain
 // one backlog find different executions. It is for a pool that is not empty: where nothing
 // waits it costs one round trip more than a poll. It adds to seen what it came to.
+//
+// The runs of the claim begin while the next poll is under way, see begin: reading their
+// definitions was a fifth of the time in which a worker drained a backlog.
 func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f free, seen *pollResult) error {
-	token, asked := uuid.New(), clock.Start()
-	began, held := asked, time.Duration(0)
+	c := &pooledClaim{inc: inc, token: uuid.New(), tenants: map[uuid.UUID]uuid.UUID{}}
+	asked, held := clock.Start(), time.Duration(0)
+	c.asked = asked
 	inTurn := w.outOfTurn.Elapsed() >= outOfTurnFor
-	inc.claims(token, true)
-	defer inc.claims(token, false)
-	var decided decision
-	var requests []claimRequest
-	var ids []uuid.UUID
-	tenants := map[uuid.UUID]uuid.UUID{}
+	inc.claims(c.token)
 	spare := 0
 	if w.stuck {
 		spare = spareCandidates
 	}
-	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, token, most, spare, w.afterTenant, f.busy, inTurn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
-		began, held = clock.Start(), asked.Elapsed()-waited
+	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, c.token, most, spare, w.afterTenant, f.busy, inTurn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
+		c.asked, held = clock.Start(), asked.Elapsed()-waited
 		seen.asked, seen.waits = held, len(found) > 0
-		for _, c := range choose(w.notRefused(found), f.busy, f.open, f.kept) {
-			if w.unclaimable.has(c.ID) || !w.slots.takeNow(c.kept) {
-				continue
-			}
-			w.runs.Add(1)
-			decided.Add(1)
-			requests, ids, tenants[c.ID] = append(requests, claimRequest{id: c.ID, inc: inc, decided: &decided}), append(ids, c.ID), c.Tenant
-		}
-		return ids
+		w.request(c, choose(w.notRefused(found), f.busy, f.open, f.kept))
+		return c.ids
 	})
 	noTurn := inTurn && held == 0 && postgres.TimedOut(err) // or the poll waited for a row in its turn
 	if noTurn || inTurn && held > longTurn {
 		w.outOfTurn = clock.Start()
 	}
 	if noTurn {
+		inc.claimed(c.token)
 		return w.claimPooled(ctx, inc, most, f, seen)
 	}
 	w.stuck = err == nil && seen.waits && len(found) == 0
-	if len(ids) == 0 {
-		if err == nil {
-			w.afterTenant = after
-		}
-		return err
-	}
-	rows, specs, unread := w.withSpecs(inc.ctx, began, found)
-	if err = errors.Join(err, unread); err != nil { // the claim may stand: it is repeated with its token
-		w.c.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(ids))
-		w.compareSoon()
-		clock.Sleep(inc.ctx, claimAgain)
-		rows, specs = w.claimDivided(ctx, inc, token, ids)
-	} else {
+	if err == nil {
 		w.afterTenant = after
 	}
-	w.noteRefused(tenants, rows)
-	w.settle(ctx, inc, requests, rows, specs)
-	won := int(decided.won.Load())
-	seen.won, seen.more = seen.won+won, won > most/2
+	switch {
+	case len(c.ids) == 0:
+		inc.claimed(c.token)
+		return err
+	case err != nil: // the claim may stand
+		w.noteRefused(c.tenants, w.claimAgain(ctx, c, err))
+		won := int(c.decided.won.Load())
+		seen.won, seen.more = seen.won+won, won > most/2
+	default:
+		w.noteRefused(c.tenants, found)
+		seen.won, seen.more = seen.won+len(found), len(found) > most/2
+		w.begin(ctx, c, found)
+	}
 	return nil
 }
 
+// request adds to a claim what gets a slot at once.
+func (w *Worker) request(c *pooledClaim, chosen []choice) {
+	for _, one := range chosen {
+		if w.unclaimable.has(one.ID) || !w.slots.takeNow(one.kept) {
+			continue
+		}
+		w.runs.Add(1)
+		c.decided.Add(1)
+		c.requests = append(c.requests, claimRequest{id: one.ID, inc: c.inc, decided: &c.decided})
+		c.ids, c.tenants[one.ID] = append(c.ids, one.ID), one.Tenant
+	}
+}
+
+// begin begins the runs of a claim, beside what the caller does next. At most one claim
+// waits for this: the next one waits here until the runs of the last have begun.
+func (w *Worker) begin(ctx context.Context, c *pooledClaim, found []dispatch.Claimed) {
+	c.inc.begins(c.token, found)
+	w.beginning.Wait()
+	w.beginning.Go(func() {
+		rows, specs, err := w.withSpecs(c.inc.ctx, c.asked, found)
+		if err != nil {
+			w.claimAgain(ctx, c, err)
+			return
+		}
+		w.settle(ctx, c.inc, c.requests, rows, specs)
+		c.inc.claimed(c.token)
+	})
+}
+
+// claimAgain asks for a claim with its token again, which finds what it claimed before, and
+// begins the runs. It returns what it found.
+func (w *Worker) claimAgain(ctx context.Context, c *pooledClaim, err error) []dispatch.Claimed {
+	w.c.Log.WarnContext(ctx, "claim failed, asking again", "error", err, "executions", len(c.ids))
+	w.compareSoon()
+	clock.Sleep(c.inc.ctx, claimPause)
+	rows, specs := w.claimDivided(ctx, c.inc, c.token, c.ids)
+	w.settle(ctx, c.inc, c.requests, rows, specs)
+	c.inc.claimed(c.token)
+	found := make([]dispatch.Claimed, len(rows))
+	for i, r := range rows {
+		found[i] = r.Claimed
+	}
+	return found
+}
+
 // noteRefused notes the tenants whose executions were chosen and none claimed.
-func (w *Worker) noteRefused(chosen map[uuid.UUID]uuid.UUID, rows []claimed) {
+func (w *Worker) noteRefused(chosen map[uuid.UUID]uuid.UUID, rows []dispatch.Claimed) {
 	won := map[uuid.UUID]bool{}
 	for _, r := range rows {
 		won[r.Tenant] = true

@@ -142,7 +142,8 @@ type Worker struct {
 	unblockedAt    clock.Mark
 	refused        map[uuid.UUID]clock.Mark
 	outOfTurn      clock.Mark
-	pooled         bool // the last one found something in the pool
+	pooled         bool           // the last one found something in the pool
+	beginning      sync.WaitGroup // the runs of its last claim, see begin
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
