@@ -143,6 +143,64 @@ func (q *Queries) GetJobVersions(ctx context.Context, arg GetJobVersionsParams) 
 	return items, nil
 }
 
+const ListDefinitions = `-- name: ListDefinitions :many
+SELECT v.job_id, v.version, coalesce(v.spec->>'name', '')::text AS name, coalesce(v.spec->>'jobType', '')::text AS job_type,
+       coalesce(v.spec->'config', 'null')::jsonb AS config, coalesce(v.spec->'retryConfig', 'null')::jsonb AS retry,
+       coalesce(v.spec->>'executionTimeout', '0')::text AS execution_timeout, c.sealed
+FROM job_versions v
+JOIN (SELECT unnest($1::uuid[]) AS job_id, unnest($2::int[]) AS version) k
+  ON v.job_id = k.job_id AND v.version = k.version
+LEFT JOIN job_credentials c ON c.job_id = v.job_id AND c.version = v.version
+`
+
+type ListDefinitionsParams struct {
+	JobIds   []uuid.UUID
+	Versions []int32
+}
+
+type ListDefinitionsRow struct {
+	JobID            uuid.UUID
+	Version          int32
+	Name             string
+	JobType          string
+	Config           json.RawMessage
+	Retry            json.RawMessage
+	ExecutionTimeout string
+	Sealed           []byte
+}
+
+// Cross-tenant: who runs executions reads the definitions that it does not hold yet. A
+// version never changes, so it may keep them. It takes what a run needs alone: all of a
+// definition takes longer to write as text, and much longer to decode.
+func (q *Queries) ListDefinitions(ctx context.Context, arg ListDefinitionsParams) ([]ListDefinitionsRow, error) {
+	rows, err := q.db.Query(ctx, ListDefinitions, arg.JobIds, arg.Versions)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListDefinitionsRow
+	for rows.Next() {
+		var i ListDefinitionsRow
+		if err := rows.Scan(
+			&i.JobID,
+			&i.Version,
+			&i.Name,
+			&i.JobType,
+			&i.Config,
+			&i.Retry,
+			&i.ExecutionTimeout,
+			&i.Sealed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const ListJobVersions = `-- name: ListJobVersions :many
 SELECT v.version, v.created_by, v.created_at, v.restored_from, v.changed_fields FROM job_versions v
 WHERE v.tenant_id = $1 AND v.job_id = $2 AND v.version < $3
@@ -185,55 +243,6 @@ func (q *Queries) ListJobVersions(ctx context.Context, arg ListJobVersionsParams
 			&i.CreatedAt,
 			&i.RestoredFrom,
 			&i.ChangedFields,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const ListJobVersionsByKeys = `-- name: ListJobVersionsByKeys :many
-SELECT v.job_id, v.version, v.tenant_id, v.spec, c.sealed
-FROM job_versions v
-JOIN (SELECT unnest($1::uuid[]) AS job_id, unnest($2::int[]) AS version) k
-  ON v.job_id = k.job_id AND v.version = k.version
-LEFT JOIN job_credentials c ON c.job_id = v.job_id AND c.version = v.version
-`
-
-type ListJobVersionsByKeysParams struct {
-	JobIds   []uuid.UUID
-	Versions []int32
-}
-
-type ListJobVersionsByKeysRow struct {
-	JobID    uuid.UUID
-	Version  int32
-	TenantID uuid.UUID
-	Spec     json.RawMessage
-	Sealed   []byte
-}
-
-// Cross-tenant: the worker reads the definitions that it does not hold yet.
-// A version never changes, so it may keep them.
-func (q *Queries) ListJobVersionsByKeys(ctx context.Context, arg ListJobVersionsByKeysParams) ([]ListJobVersionsByKeysRow, error) {
-	rows, err := q.db.Query(ctx, ListJobVersionsByKeys, arg.JobIds, arg.Versions)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []ListJobVersionsByKeysRow
-	for rows.Next() {
-		var i ListJobVersionsByKeysRow
-		if err := rows.Scan(
-			&i.JobID,
-			&i.Version,
-			&i.TenantID,
-			&i.Spec,
-			&i.Sealed,
 		); err != nil {
 			return nil, err
 		}

@@ -11,10 +11,13 @@ DELETE FROM job_versions v USING (
     ORDER BY s.version DESC LIMIT 20
 ) surplus WHERE v.tenant_id = @tenant_id AND v.job_id = @job_id AND v.version = surplus.version;
 
--- name: ListJobVersionsByKeys :many
--- Cross-tenant: the worker reads the definitions that it does not hold yet.
--- A version never changes, so it may keep them.
-SELECT v.job_id, v.version, v.tenant_id, v.spec, c.sealed
+-- name: ListDefinitions :many
+-- Cross-tenant: who runs executions reads the definitions that it does not hold yet. A
+-- version never changes, so it may keep them. It takes what a run needs alone: all of a
+-- definition takes longer to write as text, and much longer to decode.
+SELECT v.job_id, v.version, coalesce(v.spec->>'name', '')::text AS name, coalesce(v.spec->>'jobType', '')::text AS job_type,
+       coalesce(v.spec->'config', 'null')::jsonb AS config, coalesce(v.spec->'retryConfig', 'null')::jsonb AS retry,
+       coalesce(v.spec->>'executionTimeout', '0')::text AS execution_timeout, c.sealed
 FROM job_versions v
 JOIN (SELECT unnest(@job_ids::uuid[]) AS job_id, unnest(@versions::int[]) AS version) k
   ON v.job_id = k.job_id AND v.version = k.version

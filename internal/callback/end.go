@@ -14,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/hint"
+	"github.com/scheduler-service/scheduler/internal/job/definition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -41,13 +42,12 @@ type Config struct {
 type Desk struct {
 	c        Config
 	dispatch *dispatch.Store
-	versions versions
 	secrets  *secret.Resolver
 }
 
 // New makes a desk.
 func New(c Config) *Desk {
-	return &Desk{c: c, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}), versions: versions{c.DB}, secrets: secret.NewResolver(c.DB, c.Keys)}
+	return &Desk{c: c, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}), secrets: secret.NewResolver(c.DB, c.Keys)}
 }
 
 // Open reads a token; see the function.
@@ -158,15 +158,17 @@ func (d *Desk) outcome(ctx context.Context, a Attempt, state dispatch.AttemptSta
 	if r.Err == nil {
 		return dispatch.Outcome{Succeeded: true, RetryMS: -1, Result: string(r.Result)}, nil
 	}
-	found, err := d.versions.rules(ctx, []versionKey{{state.Job, state.Version}})
+	key := definition.Key{Job: state.Job, Version: state.Version}
+	found, err := definition.Read(ctx, d.c.DB, []definition.Key{key})
 	if err != nil {
 		return dispatch.Outcome{}, err
 	}
-	return failed(found[versionKey{state.Job, state.Version}], a.Attempt, state.MaxAttempts, state.Elapsed, *r.Err), nil
+	return failed(found[key], a.Attempt, state.MaxAttempts, state.Elapsed, *r.Err), nil
 }
 
-// failed is the outcome of an attempt that failed, under its job's rules.
-func failed(by rules, attempt, maxAttempts int, elapsed time.Duration, f Failure) dispatch.Outcome {
+// failed is the outcome of an attempt that failed, under its job's rules. A definition that
+// does not exist or cannot be read has none: nothing is repeated.
+func failed(by definition.Definition, attempt, maxAttempts int, elapsed time.Duration, f Failure) dispatch.Outcome {
 	out := dispatch.Outcome{RetryMS: -1, ErrorType: f.Type, Message: f.Message}
 	if delay, again := by.Retry.Next(attempt, maxAttempts, f.Type, f.Retry, rand.Float64()); again {
 		out.RetryMS = min(delay, 24*time.Hour).Milliseconds()
@@ -228,12 +230,12 @@ func (d *Desk) EndOverdue(ctx context.Context, now time.Time) (ended int, err er
 
 // endAll ends some waits. One whose end the database refuses holds up none of the others.
 func (d *Desk) endAll(ctx context.Context, now time.Time, overdue []dispatch.Overdue) (ended int, err error) {
-	keys, priorities, tenants := make([]versionKey, len(overdue)), make(map[uuid.UUID]int, len(overdue)), make(map[uuid.UUID]uuid.UUID, len(overdue))
+	keys, priorities, tenants := make([]definition.Key, len(overdue)), make(map[uuid.UUID]int, len(overdue)), make(map[uuid.UUID]uuid.UUID, len(overdue))
 	for i, o := range overdue {
-		keys[i], priorities[o.ID] = versionKey{o.Job, o.Version}, o.Priority
+		keys[i], priorities[o.ID] = definition.Key{Job: o.Job, Version: o.Version}, o.Priority
 		tenants[o.ID] = o.Tenant
 	}
-	found, err := d.versions.rules(ctx, keys)
+	found, err := definition.Read(ctx, d.c.DB, keys)
 	if err != nil {
 		return 0, err
 	}

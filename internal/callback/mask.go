@@ -8,6 +8,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/job/definition"
 	"github.com/scheduler-service/scheduler/internal/secret"
 )
 
@@ -30,8 +31,8 @@ func (d *Desk) Mask(ctx context.Context, a Attempt) (mask secret.Mask, running b
 }
 
 func (d *Desk) mask(ctx context.Context, a Attempt, state dispatch.AttemptState) (secret.Mask, error) {
-	key := versionKey{state.Job, state.Version}
-	found, err := d.versions.rules(ctx, []versionKey{key})
+	key := definition.Key{Job: state.Job, Version: state.Version}
+	found, err := definition.Read(ctx, d.c.DB, []definition.Key{key})
 	if err != nil {
 		return secret.Mask{}, err
 	}

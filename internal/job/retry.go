@@ -43,20 +43,22 @@ type storedRetry struct {
 	rule Retry
 }
 
-// readRetry reads a rule from a row's text.
-func readRetry(text []byte) (rule Retry, err error) {
+// ReadStored reads a rule from the text that a row has it as.
+func (r *Retry) ReadStored(text []byte) error {
 	if last := lastRead.Load(); last != nil && last.text == string(text) {
-		rule = last.rule
-		rule.OnErrorTypes = slices.Clone(rule.OnErrorTypes)
-		return rule, nil
+		*r = last.rule
+		r.OnErrorTypes = slices.Clone(r.OnErrorTypes)
+		return nil
 	}
+	var rule Retry
 	if err := json.Unmarshal(text, &rule); err != nil {
-		return rule, err //nolint:wrapcheck // the caller names the column
+		return err //nolint:wrapcheck // the caller names the column
 	}
 	kept := storedRetry{text: string(text), rule: rule}
 	kept.rule.OnErrorTypes = slices.Clone(rule.OnErrorTypes)
 	lastRead.Store(&kept)
-	return rule, nil
+	*r = rule
+	return nil
 }
 
 // attempts is how many there are at most, the first one included.

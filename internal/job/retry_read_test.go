@@ -10,19 +10,21 @@ func TestARuleThatIsReadTwice(t *testing.T) {
 	const text, other = `{"maxRetries": 2, "retryOnErrorTypes": ["TIMEOUT"]}`, `{"maxRetries": 1}`
 	want := Retry{MaxRetries: 2, OnErrorTypes: []string{"TIMEOUT"}}
 	for range 3 {
-		got, err := readRetry([]byte(text))
+		var got Retry
+		err := got.ReadStored([]byte(text))
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%+v, %v", got, err)
 		}
 		got.OnErrorTypes[0] = "changed"
 	}
-	if got, err := readRetry([]byte(other)); err != nil || got.MaxRetries != 1 || got.OnErrorTypes != nil {
+	var got Retry
+	if err := got.ReadStored([]byte(other)); err != nil || got.MaxRetries != 1 || got.OnErrorTypes != nil {
 		t.Errorf("another: %+v, %v", got, err)
 	}
-	if _, err := readRetry([]byte(`{"maxRetries": "2"}`)); err == nil {
-		t.Error("what is no rule was read")
+	if err := got.ReadStored([]byte(`{"maxRetries": "2"}`)); err == nil || got.MaxRetries != 1 {
+		t.Errorf("what is no rule was read: %+v, %v", got, err)
 	}
-	if got, err := readRetry([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
+	if err := got.ReadStored([]byte(text)); err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("after another: %+v, %v", got, err)
 	}
 }

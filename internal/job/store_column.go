@@ -135,9 +135,7 @@ func reader(setting, column reflect.Type) func(to, from reflect.Value) error {
 		}
 	case setting == typeOfRetry:
 		return func(to, from reflect.Value) error {
-			rule, err := readRetry(from.Bytes())
-			to.Set(reflect.ValueOf(rule))
-			return err
+			return to.Addr().Interface().(*Retry).ReadStored(from.Bytes())
 		}
 	case column == typeOfJSON && setting != typeOfJSON:
 		return func(to, from reflect.Value) error {

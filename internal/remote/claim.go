@@ -16,7 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor/parameters"
 	remotes "github.com/scheduler-service/scheduler/internal/executor/remote"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/definition"
 	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/secret"
@@ -166,19 +166,19 @@ func (d *Desk) take(ctx context.Context, tenant uuid.UUID, w Worker, r Request) 
 	if err != nil || len(won) == 0 {
 		return nil, err
 	}
-	keys := map[versionKey]bool{}
-	for _, c := range won {
-		keys[versionKey{c.Job, c.Version}] = true
+	keys := make([]definition.Key, len(won))
+	for i, c := range won {
+		keys[i] = definition.Key{Job: c.Job, Version: c.Version}
 	}
-	definitions, err := d.engine.definitions(ctx, keys)
+	definitions, err := definition.Read(ctx, d.engine.db, keys)
 	if err != nil {
 		return nil, err // their heartbeats do not come, or the worker repeats the claim
 	}
 	var out []Assignment
 	shorter := map[dispatch.Fence]time.Duration{}
-	for _, c := range won {
-		def, given := definitions[versionKey{c.Job, c.Version}], c.Timeout
-		if left := job.Limit(def.spec.ExecutionTimeout).Left(c.ClaimedAt.Sub(c.StartedAt)); left < c.Timeout {
+	for i, c := range won {
+		def, given := definitions[keys[i]], c.Timeout
+		if left := def.Limit.Left(c.ClaimedAt.Sub(c.StartedAt)); left < c.Timeout {
 			c.Timeout = max(left, 0)
 		}
 		a, failure := d.assign(ctx, c, def)
@@ -212,18 +212,18 @@ func (d *Desk) traced(ctx context.Context, c dispatch.Claimed) string {
 }
 
 // assign is what a worker gets of an execution, or why it cannot.
-func (d *Desk) assign(ctx context.Context, c dispatch.Claimed, def definition) (Assignment, *callback.Failure) {
+func (d *Desk) assign(ctx context.Context, c dispatch.Claimed, def definition.Definition) (Assignment, *callback.Failure) {
 	never := false
 	unreadable := &callback.Failure{Type: string(executor.ValidationError), Message: "the definition of this job version cannot be read", Retry: &never}
 	switch {
-	case def.err != nil || def.spec.Type != remotes.Type:
+	case def.Err != nil || def.Type != remotes.Type:
 		return Assignment{}, unreadable
 	case c.Timeout <= 0: // of the job's executionTimeout nothing is left
 		return Assignment{}, &callback.Failure{Type: string(executor.Timeout), Message: "no attempt was made"}
 	}
 	ready, err := d.secrets.Resolve(ctx, secret.Input{
-		Version: secret.Version{Tenant: c.Tenant, Job: c.Job, Number: c.Version}, Config: def.spec.Config, Parameters: c.Parameters,
-		Sealed: def.sealed, Execution: c.ID, Attempt: c.Attempt, ScheduledAt: c.ScheduledAt,
+		Version: secret.Version{Tenant: c.Tenant, Job: c.Job, Number: c.Version}, Config: def.Config, Parameters: c.Parameters,
+		Sealed: def.Sealed, Execution: c.ID, Attempt: c.Attempt, ScheduledAt: c.ScheduledAt,
 	})
 	if err != nil {
 		return Assignment{}, unresolved(err)
@@ -240,7 +240,7 @@ func (d *Desk) assign(ctx context.Context, c dispatch.Claimed, def definition) (
 	if err != nil {
 		return Assignment{}, &callback.Failure{Type: string(executor.SystemError), Message: "the token of this attempt could not be sealed"}
 	}
-	return Assignment{Claimed: c, JobName: def.spec.Name, Function: settings.Function, Parameters: merged, CallToken: token, Traced: d.traced(ctx, c)}, nil
+	return Assignment{Claimed: c, JobName: def.Name, Function: settings.Function, Parameters: merged, CallToken: token, Traced: d.traced(ctx, c)}, nil
 }
 
 // unresolved is how an attempt ends that did not get its secrets. One that is not there is the

@@ -11,7 +11,6 @@ import (
 	"github.com/scheduler-service/scheduler/db"
 	remotes "github.com/scheduler-service/scheduler/internal/executor/remote"
 	"github.com/scheduler-service/scheduler/internal/fault"
-	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -145,36 +144,4 @@ func (e engine) renew(ctx context.Context, tenant, id uuid.UUID, running int) (W
 		return Worker{}, fmt.Errorf("renew a worker's lease: %w", postgres.Fault(err))
 	}
 	return Worker{ID: id, Functions: row.Functions, Slots: int(row.Slots), Lease: time.Duration(*row.LeaseSeconds) * time.Second}, nil
-}
-
-// versionKey names a job version, which never changes.
-type versionKey struct {
-	job     uuid.UUID
-	version int
-}
-
-// definition is a job version as a run needs it.
-type definition struct {
-	spec   job.Spec
-	sealed []byte // the credentials that stand masked in its config; nil is none
-	err    error  // why it cannot be read
-}
-
-// definitions reads job versions. One that does not exist is not in the answer.
-func (e engine) definitions(ctx context.Context, keys map[versionKey]bool) (map[versionKey]definition, error) {
-	var p db.ListJobVersionsByKeysParams
-	for k := range keys {
-		p.JobIds, p.Versions = append(p.JobIds, k.job), append(p.Versions, int32(k.version))
-	}
-	rows, err := db.New(e.db.Pool()).ListJobVersionsByKeys(ctx, p)
-	if err != nil {
-		return nil, fmt.Errorf("read job versions: %w", postgres.Fault(err))
-	}
-	out := make(map[versionKey]definition, len(rows))
-	for _, r := range rows {
-		d := definition{sealed: r.Sealed}
-		d.err = json.Unmarshal(r.Spec, &d.spec)
-		out[versionKey{r.JobID, int(r.Version)}] = d
-	}
-	return out, nil
 }

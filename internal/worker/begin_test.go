@@ -48,7 +48,7 @@ func TestOneClaimIsMadeWhileTheRunsOfAnotherBegin(t *testing.T) {
 		return b.counts("SELECT 1, count(*) FROM active_executions WHERE status = 'running'")[1]
 	}
 	eventually(t, "two claims are made", func() bool { return claimed() == 512 })
-	if ended := b.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ListJobVersionsByKeys%'"); ended != 1 {
+	if ended := b.exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%ListDefinitions%'"); ended != 1 {
 		t.Errorf("%d statements read definitions, want 1", ended)
 	}
 	if n := claimed(); n != 512 {

@@ -79,7 +79,7 @@ func TestSlotsAreKeptFirst(t *testing.T) {
 	}
 }
 
-// What is claimed and about to begin counts as a run: the next poll is fair beside it.
+// Runs that are about to begin count as runs: the next poll is fair beside them.
 func TestBusyCountsWhatIsAboutToBegin(t *testing.T) {
 	t.Parallel()
 	a, b, token := uuid.UUID{1}, uuid.UUID{2}, uuid.UUID{3}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/job/definition"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/divide"
 )
@@ -61,7 +62,7 @@ func (w *Worker) claim(ctx context.Context, requests []claimRequest) {
 }
 
 // settle starts what was claimed of requests, and frees the slots of the others.
-func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimRequest, rows []claimed, specs map[versionKey]definition) {
+func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimRequest, rows []claimed, specs map[definition.Key]definition.Definition) {
 	won := make(map[uuid.UUID]claimed, len(rows))
 	for _, r := range rows {
 		won[r.ID] = r
@@ -80,7 +81,7 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 			w.free()
 		default:
 			x.decided.won.Add(1)
-			w.start(inc, r, specs[versionKey{r.Job, r.Version}])
+			w.start(inc, r, specs[keyOf(r.Claimed)])
 		}
 		x.decided.Done()
 	}
@@ -96,8 +97,8 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 // claimDivided claims what the database lets it claim. Where it refuses them together
 // the halves are claimed, down to the execution that cannot be claimed, which this
 // worker then leaves alone for a while.
-func (w *Worker) claimDivided(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) (rows []claimed, specs map[versionKey]definition) {
-	specs = map[versionKey]definition{}
+func (w *Worker) claimDivided(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) (rows []claimed, specs map[definition.Key]definition.Definition) {
+	specs = map[definition.Key]definition.Definition{}
 	_ = divide.Items[uuid.UUID]{ // no error but a refusal ends it
 		Send: func(ids []uuid.UUID) error {
 			some, theirs, err := w.claimUntilAnswered(ctx, inc, token, ids)
@@ -120,7 +121,7 @@ const claimPause = 250 * time.Millisecond
 
 // claimUntilAnswered asks until the database answers, if only with a refusal, or the
 // incarnation has ended. While it waits the slots stay taken: that is the backpressure.
-func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
+func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[definition.Key]definition.Definition, error) {
 	wait := claimPause
 	for {
 		rows, specs, err := w.claimOnce(inc.ctx, inc, token, ids)
@@ -139,7 +140,7 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 	}
 }
 
-func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[versionKey]definition, error) {
+func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[definition.Key]definition.Definition, error) {
 	asked := clock.Start()
 	found, held, err := w.store.Claim(ctx, inc.member.ID, token, ids)
 	if err != nil {
@@ -149,12 +150,15 @@ func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUI
 	return w.withSpecs(ctx, asked, found)
 }
 
+// keyOf names the version that an attempt runs.
+func keyOf(c dispatch.Claimed) definition.Key { return definition.Key{Job: c.Job, Version: c.Version} }
+
 // withSpecs adds to claims what the jobs' versions say.
-func (w *Worker) withSpecs(ctx context.Context, asked clock.Mark, found []dispatch.Claimed) ([]claimed, map[versionKey]definition, error) {
+func (w *Worker) withSpecs(ctx context.Context, asked clock.Mark, found []dispatch.Claimed) ([]claimed, map[definition.Key]definition.Definition, error) {
 	w.c.Metrics.Batch("claim", len(found))
-	rows, keys := make([]claimed, len(found)), make([]versionKey, len(found))
+	rows, keys := make([]claimed, len(found)), make([]definition.Key, len(found))
 	for i, c := range found {
-		rows[i], keys[i] = claimed{Claimed: c, asked: asked}, versionKey{c.Job, c.Version}
+		rows[i], keys[i] = claimed{Claimed: c, asked: asked}, keyOf(c)
 	}
 	specs, err := w.specs.of(ctx, keys)
 	return rows, specs, err

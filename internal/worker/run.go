@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/definition"
 	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/trace"
@@ -51,7 +52,7 @@ type attempt struct {
 // start runs an attempt in a goroutine of its own and brings its outcome to
 // the next batch. The slot stays taken until the outcome is accepted. An
 // executor that does not return when its context ends is given up after grace.
-func (w *Worker) start(inc *incarnation, c claimed, d definition) {
+func (w *Worker) start(inc *incarnation, c claimed, d definition.Definition) {
 	w.c.Metrics.DispatchLateness(c.lateness())
 	ctx, stop := context.WithCancelCause(inc.ctx)
 	if !inc.add(c, stop) {
@@ -59,10 +60,10 @@ func (w *Worker) start(inc *incarnation, c claimed, d definition) {
 		w.free()
 		return
 	}
-	limit := job.Limit(d.spec.ExecutionTimeout)
+	limit := d.Limit
 	c.Timeout = min(c.Timeout, limit.Left(c.ClaimedAt.Sub(c.StartedAt)))
 	ctx, span := w.traced(ctx, c)
-	a := &attempt{claimed: c, worker: w, inc: inc, ctx: ctx, span: span, retry: d.spec.Retry, limit: limit, mark: clock.Start()}
+	a := &attempt{claimed: c, worker: w, inc: inc, ctx: ctx, span: span, retry: d.Retry, limit: limit, mark: clock.Start()}
 	a.said = w.output.Begin(output.Attempt{ID: c.ID, Number: c.Attempt, Token: c.Token})
 	go func() {
 		defer stop(nil)
@@ -76,8 +77,8 @@ func (w *Worker) start(inc *incarnation, c claimed, d definition) {
 	}()
 }
 
-func (a *attempt) execute(d definition) executor.Outcome {
-	if d.err != nil || d.spec.Type == "" {
+func (a *attempt) execute(d definition.Definition) executor.Outcome {
+	if d.Err != nil || d.Type == "" {
 		return executor.Outcome{Err: &executor.Error{
 			Type: executor.ValidationError, Message: "the definition of this job version cannot be read",
 		}}
@@ -92,7 +93,7 @@ func (a *attempt) execute(d definition) executor.Outcome {
 	defer returned() // before cancel
 	ready, err := a.worker.resolve(timed, secret.Input{
 		Version: secret.Version{Tenant: a.Tenant, Job: a.Job, Number: a.Version},
-		Config:  d.spec.Config, Parameters: a.Parameters, Sealed: d.sealed,
+		Config:  d.Config, Parameters: a.Parameters, Sealed: d.Sealed,
 		Execution: a.ID, Attempt: a.Attempt, ScheduledAt: a.ScheduledAt,
 	})
 	if err != nil {

@@ -4,48 +4,39 @@ import (
 	"context"
 	"sync"
 
-	"github.com/google/uuid"
-
-	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/job/definition"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 // maxSpecBytes bounds what a worker keeps of job versions: 64 MiB.
 const maxSpecBytes = 64 << 20
 
-// versionKey names a job version, which never changes.
-type versionKey struct {
-	job     uuid.UUID
-	version int
-}
-
-// definition is a job version as a run needs it, or why it cannot be read.
-type definition struct {
-	spec   job.Spec
-	sealed []byte // the credentials that stand masked in its config; nil is none
-	err    error
-	size   int
-}
-
 // specs keeps job versions, so that a claim does not read a definition that
 // the worker has run before.
 type specs struct {
-	load func(ctx context.Context, keys []versionKey) (map[versionKey]definition, error)
+	load func(ctx context.Context, keys []definition.Key) (map[definition.Key]definition.Definition, error)
 
 	mu    sync.Mutex
-	kept  map[versionKey]definition
+	kept  map[definition.Key]definition.Definition
 	bytes int
+}
+
+func newSpecs(from *postgres.DB) *specs {
+	return &specs{kept: map[definition.Key]definition.Definition{}, load: func(ctx context.Context, keys []definition.Key) (map[definition.Key]definition.Definition, error) {
+		return definition.Read(ctx, from, keys) //nolint:wrapcheck // it says what it read
+	}}
 }
 
 // of answers the definitions of the keys, reading in one statement those that
 // are not kept. A version that does not exist is not in the answer.
-func (s *specs) of(ctx context.Context, keys []versionKey) (map[versionKey]definition, error) {
-	found := make(map[versionKey]definition, len(keys))
-	var missing []versionKey
+func (s *specs) of(ctx context.Context, keys []definition.Key) (map[definition.Key]definition.Definition, error) {
+	found := make(map[definition.Key]definition.Definition, len(keys))
+	var missing []definition.Key
 	s.mu.Lock()
 	for _, k := range keys {
 		if d, ok := s.kept[k]; ok {
 			found[k] = d
-		} else if _, asked := found[k]; !asked {
+		} else {
 			missing = append(missing, k)
 		}
 	}
@@ -68,17 +59,20 @@ func (s *specs) of(ctx context.Context, keys []versionKey) (map[versionKey]defin
 
 // keep makes room by dropping versions in the map's order, which is random
 // enough: what is dropped and needed is read again.
-func (s *specs) keep(k versionKey, d definition) {
+func (s *specs) keep(k definition.Key, d definition.Definition) {
 	if _, ok := s.kept[k]; ok {
 		return
 	}
 	for old, o := range s.kept {
-		if s.bytes+d.size <= maxSpecBytes {
+		if s.bytes+sizeOf(d) <= maxSpecBytes {
 			break
 		}
 		delete(s.kept, old)
-		s.bytes -= o.size
+		s.bytes -= sizeOf(o)
 	}
 	s.kept[k] = d
-	s.bytes += d.size
+	s.bytes += sizeOf(d)
 }
+
+// sizeOf is about how many bytes a definition that is kept takes.
+func sizeOf(d definition.Definition) int { return len(d.Config) + len(d.Sealed) + 512 }

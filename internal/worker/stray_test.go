@@ -87,6 +87,8 @@ func TestUndecodableDefinitionAndUnknownTypeFail(t *testing.T) {
 	for _, test := range []struct{ name, change string }{
 		{"definition is no object", `UPDATE job_versions SET spec = '[1,"x"]'`},
 		{"definition is of other types", `UPDATE job_versions SET spec = '{"Name":7,"Config":[[]],"Retry":"x"}'`},
+		{"retries are no rule", `UPDATE job_versions SET spec = spec || '{"retryConfig": "x"}'`},
+		{"executionTimeout is no whole number", `UPDATE job_versions SET spec = spec || '{"executionTimeout": 1.5}'`},
 		{"definition is gone", `DELETE FROM job_versions`},
 		{"type is unknown", `UPDATE active_executions SET job_type = 'pigeon'`},
 	} {

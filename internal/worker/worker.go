@@ -168,7 +168,7 @@ func New(c Config) *Worker {
 		members: fleet.NewStore(c.Beat), slots: newSlots(c.Slots),
 		suspects: newRecent(suspectFor, suspectFor), unclaimable: newRecent(unclaimableFirst, unclaimableMost),
 		refusedOutcomes: make(chan ended, completeBatch), announcements: make(chan announcement, announcementsWaiting),
-		specs:       &specs{load: versions{c.DB}.load, kept: map[versionKey]definition{}},
+		specs:       newSpecs(c.DB),
 		claims:      newBatch[claimRequest](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
 		output:      output.NewWriter(c.DB, c.Metrics, c.Log),
 		takingSlots: make(chan struct{}, 1),

@@ -89,6 +89,7 @@ output               | clock db:store.go executor fault loop postgres postgres/d
 calendar             | db:store.go fault idempotency postgres postgres/columns schedule tenant |  |  |
 job                  | calendar db:store.go dispatch fault fault/suggest idempotency job/keytemplate postgres postgres/columns schedule secret secret/keyring tenant |  |  |
 job/schedules        | calendar job postgres schedule |  |  |
+job/definition       | db:store.go job postgres |  |  |
 forecast             | calendar clock db:store.go job period postgres schedule tenant |  |  |
 execution            | clock db:store.go deadletter dispatch fault idempotency job job/keytemplate partition postgres postgres/columns secret tenant |  |  |
 trace/root           | clock execution tenant trace |  |  |
@@ -120,11 +121,11 @@ executor/javascript  | egress executor executor/httpcall executor/parameters exe
 # the processes: the three of them never import one another
 parking              | db:store.go dispatch fault partition postgres |  |  |
 hint                 | dispatch postgres queue |  |  |
-callback             | db:store.go dispatch execution fault hint job postgres postgres/divide queue secret secret/keyring telemetry |  |  |
-remote               | callback clock db:store.go dispatch executor executor/parameters executor/remote fault job loop output postgres secret secret/keyring telemetry tenant trace |  |  |
+callback             | dispatch execution fault hint job/definition postgres postgres/divide queue secret secret/keyring telemetry |  |  |
+remote               | callback clock db:store.go dispatch executor executor/parameters executor/remote fault job/definition loop output postgres secret secret/keyring telemetry tenant trace |  |  |
 maintenance          | breaker callback clock db:store.go dispatch fault fleet hint job job/schedules lease loop parking partition postgres postgres/divide queue schedule settled telemetry tenant |  |  |
 promoter             | audit backfill clock db:store.go dispatch execution fault hint job job/keytemplate job/schedules loop partition postgres postgres/columns postgres/divide queue schedule telemetry tenant |  | sync |
-worker               | breaker clock db:store.go dispatch executor fault fleet job output postgres postgres/divide queue secret telemetry trace |  |  |
+worker               | breaker clock dispatch executor fault fleet job job/definition output postgres postgres/divide queue secret telemetry trace |  |  |
 rest/strictjson      | fault |  |  |
 rest/patch           |  |  |  |
 rest/cursor          |  |  |  |

@@ -64,7 +64,7 @@ var crossTenant = map[string]string{
 	"HasUnhintedExecutions":   "worker",
 	"ListUnblockedExecutions": "worker",
 	"PoolExecutions":          "worker and hints: executions whose hint was not sent",
-	"ListJobVersionsByKeys":   "worker",
+	"ListDefinitions":         "workers and callbacks, which act for all tenants",
 
 	"InsertExecutionOutput": "worker: output of what it runs",
 	"StoreProgress":         "worker",
