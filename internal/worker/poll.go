@@ -14,9 +14,10 @@ import (
 
 const (
 	// pollMin is the distance between polls that find something, and pollMax
-	// between those that do not; it doubles from one to the other. Where more
-	// was found than one claim takes, pollNow. Hints and ends of runs call for a
-	// poll after pollMin: executions without a hint may wait behind one with a hint.
+	// between those that do not; it doubles from one to the other. It is pollNow where
+	// more was claimed than half of what there was room for, and none after a claim that
+	// was more than half full. Hints and ends of runs call for a poll after pollMin:
+	// executions without a hint may wait behind one with a hint.
 	//
 	// While hints come and nothing was found, no call is heard before pollCalm: a
 	// steady load calls all the time, and each poll or question costs a round trip for
@@ -97,6 +98,7 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
 		found = append(found, w.notRefused(pooled)...)
 		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
+		seen.more = seen.won > most/2
 	}
 	seen.won += turns.settled()
 	seen.waits = seen.waits || len(found) > 0
@@ -333,6 +335,8 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
 		return pollAfterError, pollAfterError, pollAfterError
+	case seen.won > claimBatch/2:
+		return 0, 0, 0
 	case seen.more:
 		return pollNow, pollNow, pollNow
 	case seen.won > 0 || seen.full:
