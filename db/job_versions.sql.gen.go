@@ -169,9 +169,9 @@ type ListDefinitionsRow struct {
 	Sealed           []byte
 }
 
-// Cross-tenant: who runs executions reads the definitions that it does not hold yet. A
-// version never changes, so it may keep them. It takes what a run needs alone: all of a
-// definition takes longer to write as text, and much longer to decode.
+// Cross-tenant: workers and callbacks. The settings that runs need of some definitions: all of
+// one takes longer to write as text, and much longer to decode. A version never changes, so
+// a worker keeps what it has read.
 func (q *Queries) ListDefinitions(ctx context.Context, arg ListDefinitionsParams) ([]ListDefinitionsRow, error) {
 	rows, err := q.db.Query(ctx, ListDefinitions, arg.JobIds, arg.Versions)
 	if err != nil {

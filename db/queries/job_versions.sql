@@ -12,9 +12,9 @@ DELETE FROM job_versions v USING (
 ) surplus WHERE v.tenant_id = @tenant_id AND v.job_id = @job_id AND v.version = surplus.version;
 
 -- name: ListDefinitions :many
--- Cross-tenant: who runs executions reads the definitions that it does not hold yet. A
--- version never changes, so it may keep them. It takes what a run needs alone: all of a
--- definition takes longer to write as text, and much longer to decode.
+-- Cross-tenant: workers and callbacks. The settings that runs need of some definitions: all of
+-- one takes longer to write as text, and much longer to decode. A version never changes, so
+-- a worker keeps what it has read.
 SELECT v.job_id, v.version, coalesce(v.spec->>'name', '')::text AS name, coalesce(v.spec->>'jobType', '')::text AS job_type,
        coalesce(v.spec->'config', 'null')::jsonb AS config, coalesce(v.spec->'retryConfig', 'null')::jsonb AS retry,
        coalesce(v.spec->>'executionTimeout', '0')::text AS execution_timeout, c.sealed

@@ -43,7 +43,8 @@ type storedRetry struct {
 	rule Retry
 }
 
-// ReadStored reads a rule from the text that a row has it as.
+// ReadStored reads a rule from a row's text. Where the text is no rule it is an error, and r
+// stays as it was.
 func (r *Retry) ReadStored(text []byte) error {
 	if last := lastRead.Load(); last != nil && last.text == string(text) {
 		*r = last.rule

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/worker"
@@ -27,18 +26,7 @@ func TestOneClaimIsMadeWhileTheRunsOfAnotherBegin(t *testing.T) {
 	b.reaches(first.ID, execution.Completed)
 	b.many(b.pending(nil), 999, 5, time.Second)
 
-	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE job_versions"); err != nil {
-		t.Fatal(err)
-	}
+	tx := b.locked("job_versions")
 	ctx, stop := context.WithCancel(t.Context())
 	var polling sync.WaitGroup
 	polling.Go(func() { _ = w.PollLoop(ctx) })

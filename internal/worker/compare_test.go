@@ -1,12 +1,9 @@
 package worker_test
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -53,18 +50,7 @@ func TestAfterTroubleAWorkerCompares(t *testing.T) {
 	b.exec("UPDATE running_shards SET runs = 1, runs_by_type = jsonb_build_object('function', 1) WHERE shard = 0 AND tenant_id = $1", b.who.TenantID)
 	b.exec(`UPDATE active_executions SET status = 'running', attempt = 1, worker_id = (SELECT id FROM workers), lease_token = gen_random_uuid(),
 		attempt_started_at = now(), deadline_at = now() + interval '1 hour', sweep_at = now() WHERE id = $1`, lost.ID)
-	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(t.Context())) }()
-	tx, err := conn.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.Exec(t.Context(), "LOCK TABLE workers"); err != nil {
-		t.Fatal(err)
-	}
+	tx := b.locked("workers")
 	eventually(t, "a heartbeat was not answered, and the next one waits", func() (waits bool) {
 		err := tx.QueryRow(t.Context(), "SELECT count(*) >= 2 FROM pg_locks WHERE NOT granted AND relation = 'workers'::regclass").Scan(&waits)
 		return err == nil && waits

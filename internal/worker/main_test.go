@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"os"
 	"slices"
 	"testing"
@@ -107,4 +108,22 @@ func (b *bundle) losesClaims() {
 			deadline_at = now() + interval '1 hour', worker_id = NEW.id WHERE attempt = 0;
 		RETURN NULL; END $$`)
 	b.exec("CREATE TRIGGER lose_claims AFTER INSERT ON workers FOR EACH ROW EXECUTE FUNCTION lose_claims()")
+}
+
+// locked returns a transaction that holds a table locked, until it ends or the test does.
+func (b *bundle) locked(table string) pgx.Tx {
+	b.t.Helper()
+	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	tx, err := conn.Begin(b.t.Context())
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if _, err := tx.Exec(b.t.Context(), "LOCK TABLE "+pgx.Identifier{table}.Sanitize()); err != nil {
+		b.t.Fatal(err)
+	}
+	return tx
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Definitions of several tenants are read at once, each as it was stored. One that cannot be
-// read is told so and keeps none of the others.
+// read has an error, and the others are read all the same.
 func TestRead(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
