@@ -1,6 +1,11 @@
 package worker
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/queue"
+)
 
 // A worker that is called all the time polls seldom while its polls find nothing, and
 // soon where there is something to find.
@@ -26,6 +31,45 @@ func TestQuietTime(t *testing.T) {
 		}
 		if got := (&poller{worker: w}).quietTime(test.seen); got != want {
 			t.Errorf("%s: %v, want %v", test.name, got, want)
+		}
+	}
+}
+
+// Where nothing waits without a hint, a free slot and a handled hint call for no poll. A
+// retry does, and a call from another process.
+func TestIdleWorkerIsCalledByWhatMayWait(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		idle   bool
+		happen func(w *Worker)
+		called bool
+	}{
+		{name: "slots are free", happen: func(w *Worker) { w.accept(t.Context(), nil, nil) }, called: true},
+		{name: "slots are free, and nothing waits", idle: true, happen: func(w *Worker) { w.accept(t.Context(), nil, nil) }},
+		{name: "a hint was handled", happen: handleNothing(t), called: true},
+		{name: "a hint was handled, and nothing waits", idle: true, happen: handleNothing(t)},
+		{name: "a hint was handled but for one execution, and nothing waited", idle: true, happen: func(w *Worker) { w.handled(2, 1) }, called: true},
+		{name: "an attempt is repeated, and nothing waited", idle: true, happen: func(w *Worker) {
+			w.accept(t.Context(), []ended{{inc: &incarnation{}, slotless: true, outcome: dispatch.Outcome{Succeeded: true}}}, []dispatch.Verdict{{Status: "retrying"}})
+		}, called: true},
+		{name: "somebody pooled", idle: true, happen: (*Worker).Wake, called: true},
+	} {
+		w := &Worker{woken: make(chan struct{}, 1), takingSlots: make(chan struct{}, 1)}
+		w.idle.Store(test.idle)
+		test.happen(w)
+		if got := len(w.woken) > 0; got != test.called {
+			t.Errorf("%s: called is %v, want %v", test.name, got, test.called)
+		}
+	}
+}
+
+// handleNothing handles a hint that names no execution.
+func handleNothing(t *testing.T) func(w *Worker) {
+	return func(w *Worker) {
+		w.current.Store(&incarnation{})
+		if err := w.Handle(t.Context(), queue.LaneFor(0), nil); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.Verdict) {
 	byID := make(map[uuid.UUID]dispatch.Verdict, len(verdicts))
 	var a announcement
-	room := false
+	room, again := false, false
 	for _, v := range verdicts {
 		byID[v.ID] = v
 		if v.Freed != (dispatch.Freed{}) {
@@ -116,6 +116,7 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 			// A retry waits in the pool for its backoff; the sweeper tries parked
 			// executions again.
 			w.logFailure(ctx, e, v.Status)
+			again = true
 		default:
 			w.logFailure(ctx, e, v.Status)
 			w.c.Metrics.ExecutionFinished(v.JobType, v.Status, e.outcome.Took())
@@ -127,7 +128,10 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 			a.next = append(a.next, nextOfJob{queue.LaneFor(e.Priority), v.Next})
 		}
 	}
-	w.wake() // slots are free
+	if again {
+		w.wake() // a retry waits in the pool
+	}
+	w.wakeUnlessIdle() // slots are free
 	if room {
 		w.callAtOnce()
 	}

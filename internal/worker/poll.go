@@ -218,6 +218,16 @@ func (w *Worker) callAtOnce() {
 	}
 }
 
+// wakeUnlessIdle calls for a poll, because a slot is free or executions with a hint were
+// handled: others may wait behind them. Where nothing waits they tell nothing new, and each of
+// them would cost the question whether it still does: more than half of a question for each
+// execution of a fleet.
+func (w *Worker) wakeUnlessIdle() {
+	if !w.idle.Load() {
+		w.wake()
+	}
+}
+
 // wake calls for a poll.
 func (w *Worker) wake() {
 	select {
@@ -244,6 +254,7 @@ func (w *Worker) takeNext(n int) (found []choice) {
 func (w *Worker) PollLoop(ctx context.Context) error {
 	defer w.hintless.Store(false)
 	defer w.beginning.Wait()
+	defer w.idle.Store(false)
 	w.polling.Store(true)
 	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
 	s := &poller{worker: w, wait: pollMin}
@@ -267,7 +278,7 @@ func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan st
 	case <-s.worker.roomMade:
 		s.worker.pooled = true
 		clear(s.worker.refused)
-		s.idle = false
+		s.worker.idle.Store(false)
 	case <-woken: // what it was told of waits for its turn or is in the pool, or a hint came
 		s.asked = clock.Mark{}
 	case <-timer.C:
@@ -284,8 +295,7 @@ type poller struct {
 	wait   time.Duration // after the last poll
 	away   clock.Mark    // when hints were last known not to come
 	last   clock.Mark    // when it last put hinted executions into the pool
-	idle   bool          // nothing waits without a hint
-	asked  clock.Mark    // when that was asked
+	asked  clock.Mark    // when it asked whether anything waits without a hint
 }
 
 // askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
@@ -294,15 +304,16 @@ type poller struct {
 func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	w := s.worker
 	if w.hintless.Load() || !w.c.Called() {
-		s.idle = false
+		w.idle.Store(false)
 		return false, nil
 	}
 	if s.asked.Elapsed() < idlePoll {
 		return false, nil
 	}
-	s.asked, s.idle = clock.Start(), false
+	s.asked = clock.Start()
+	w.idle.Store(false)
 	waits, err := w.store.Unhinted(ctx)
-	s.idle = err == nil && !waits
+	w.idle.Store(err == nil && !waits)
 	return true, err
 }
 
@@ -313,10 +324,10 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	s.noteHints(ctx)
 	err := s.poolHinted(ctx)
 	asked := false
-	if err == nil && s.idle {
+	if err == nil && w.idle.Load() {
 		asked, err = s.askWhetherIdle(ctx)
 	}
-	if err == nil && s.idle {
+	if err == nil && w.idle.Load() {
 		if asked {
 			return 0, pollCalm, pollMax
 		}

@@ -134,6 +134,7 @@ type Worker struct {
 	polling     atomic.Bool    // PollLoop is under way
 	stuck       bool           // the last poll in turn could claim nothing of what it found; of the polling goroutine
 	hintless    atomic.Bool    // no hints come
+	idle        atomic.Bool    // nothing waited without a hint when that was last asked
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
 	// keys, which tenants it leaves alone, and since when it polls without a turn.
@@ -262,10 +263,10 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 	if inc == nil {
 		return w.c.Hints.PublishIn(ctx, lane, ids, time.Second)
 	}
-	defer w.wake() // executions without a hint may wait behind these
 	patience, cancel := context.WithTimeout(ctx, slotPatience)
 	defer cancel()
 	var decided decision
+	defer func() { w.handled(len(ids), int(decided.won.Load())) }()
 	rest := w.admit(patience, inc, ids, &decided)
 	if len(rest) > 0 {
 		if err := w.store.Pool(ctx, rest); err != nil {
@@ -275,6 +276,16 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 	}
 	decided.Wait()
 	return nil
+}
+
+// handled calls for a poll after a hint of which so many executions became runs here: the
+// others may be in the pool now, and in any case some may wait behind them.
+func (w *Worker) handled(named, won int) {
+	if won < named {
+		w.wake()
+	} else {
+		w.wakeUnlessIdle()
+	}
 }
 
 // admit requests the claims of ids that get a slot, and returns the others.
