@@ -1,0 +1,192 @@
+package worker
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/queue"
+)
+
+const (
+	// pollMin is the distance between polls that find something, and pollMax
+	// between those that do not; it doubles from one to the other. It is pollNow where
+	// more was claimed than half of what there was room for, and none after a claim that
+	// was more than half full. Hints and ends of runs call for a poll after pollMin:
+	// executions without a hint may wait behind one with a hint.
+	//
+	// While hints come and nothing was found, no call is heard before pollCalm: a
+	// steady load calls all the time, and each poll or question costs a round trip for
+	// nothing.
+	pollNow  = time.Millisecond
+	pollMin  = 20 * time.Millisecond
+	pollCalm = 100 * time.Millisecond
+	pollMax  = 250 * time.Millisecond
+	// pollRest is how many times its own length no poll follows a poll, so that a
+	// worker keeps at most a fifth of one of the database's cores busy by polling,
+	// however much waits.
+	pollRest = 4
+	// idlePoll is the distance between polls while nothing at all waits without a hint
+	// and those who change that call: calls may be lost.
+	idlePoll = 2 * time.Second
+	// awayLinger is how long a worker counts hints as missing when Redis is
+	// back: those who send hints notice it up to a second later.
+	awayLinger = 3 * time.Second
+	// poolHintedEvery is how often, while no hints come, hinted executions are put
+	// into the pool, and poolHintedMost how many at once: more than the hints that
+	// wait in a lane can name.
+	poolHintedEvery = 100 * time.Millisecond
+	poolHintedMost  = 2 * queue.Window * queue.MaxIDs
+	// pollAfterError is the distance after a poll that the database refused.
+	pollAfterError = askAgain
+)
+
+// PollLoop polls until ctx is cancelled, then returns nil. While Deps.Away says
+// that no hints come, it also puts hinted executions into the pool.
+func (w *Worker) PollLoop(ctx context.Context) error {
+	defer w.hintless.Store(false)
+	defer w.beginning.Wait()
+	defer w.idle.Store(false)
+	w.polling.Store(true)
+	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
+	s := &poller{worker: w, wait: pollMin}
+	for ctx.Err() == nil {
+		least, rest, wait := s.round(ctx)
+		clock.Sleep(ctx, least)
+		// A call that comes in the rest is heard after it.
+		if !s.called(ctx, rest-least, nil) {
+			s.called(ctx, wait-rest, w.woken)
+		}
+	}
+	return nil
+}
+
+// called waits, and says whether a poll is called for meanwhile: by woken, or because
+// room was made.
+func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan struct{}) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-s.worker.roomMade:
+		s.worker.pooled = true
+		clear(s.worker.refused)
+		s.worker.idle.Store(false)
+	case <-woken: // what it was told of waits for its turn or is in the pool, or a hint came
+		s.asked = clock.Mark{}
+	case <-timer.C:
+		return false
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// poller is what PollLoop knows from one round to the next.
+type poller struct {
+	worker *Worker
+	wait   time.Duration // after the last poll
+	away   clock.Mark    // when hints were last known not to come
+	last   clock.Mark    // when it last put hinted executions into the pool
+	asked  clock.Mark    // when it asked whether anything waits without a hint
+}
+
+// askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
+// hint. It asks the database every two seconds, and after a call: where hints come, each of
+// them calls, and the question costs less than the polls that it spares.
+func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
+	w := s.worker
+	if w.hintless.Load() || !w.c.Called() {
+		w.idle.Store(false)
+		return false, nil
+	}
+	if s.asked.Elapsed() < idlePoll {
+		return false, nil
+	}
+	s.asked = clock.Start()
+	w.idle.Store(false)
+	waits, err := w.store.Unhinted(ctx)
+	w.idle.Store(err == nil && !waits)
+	return true, err
+}
+
+// round polls, and returns how long no call at all is heard, how long only one for room that
+// was made, and when to poll again if nobody calls before.
+func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
+	w := s.worker
+	s.noteHints(ctx)
+	err := s.poolHinted(ctx)
+	asked := false
+	if err == nil && w.idle.Load() {
+		asked, err = s.askWhetherIdle(ctx)
+	}
+	if err == nil && w.idle.Load() {
+		if asked {
+			return 0, pollCalm, pollMax
+		}
+		return 0, pollMin, pollMax
+	}
+	var seen pollResult
+	if err == nil {
+		seen, err = w.poll(ctx)
+	}
+	if err == nil && seen.won == 0 && !seen.waits && !seen.full && s.wait == pollMax {
+		_, err = s.askWhetherIdle(ctx)
+	}
+	switch {
+	case err != nil:
+		if ctx.Err() == nil {
+			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
+		}
+		return pollAfterError, pollAfterError, pollAfterError
+	case seen.won > claimBatch/2:
+		return 0, 0, 0
+	case seen.more:
+		return pollNow, pollNow, pollNow
+	case seen.won > 0 || seen.full:
+		s.wait = pollMin
+	default:
+		s.wait = min(max(2*s.wait, pollMin), pollMax)
+	}
+	least = pollRest * seen.asked
+	rest = max(min(s.wait, s.quietTime(seen)), least)
+	return least, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
+}
+
+// quietTime is how long no call is heard after a poll.
+func (s *poller) quietTime(seen pollResult) time.Duration {
+	if seen.waits || seen.full || s.worker.hintless.Load() {
+		return pollMin
+	}
+	return pollCalm
+}
+
+// poolHinted puts hinted executions into the pool while no hints come.
+func (s *poller) poolHinted(ctx context.Context) error {
+	if s.worker.c.Away == nil || !s.worker.hintless.Load() || s.last.Elapsed() < poolHintedEvery {
+		return nil // without any Redis nothing was hinted
+	}
+	s.last = clock.Start()
+	_, err := s.worker.store.PoolLate(ctx, time.Time{}, dispatch.HintPatience, poolHintedMost, nil)
+	return err
+}
+
+// noteHints notes when hints stop coming and when they come again.
+func (s *poller) noteHints(ctx context.Context) {
+	w := s.worker
+	away := w.c.Away == nil || w.c.Away()
+	if away {
+		s.away = clock.Start()
+	}
+	switch hintless := w.hintless.Load(); {
+	case away && !hintless:
+		w.hintless.Store(true)
+		if w.c.Away != nil {
+			w.c.Log.WarnContext(ctx, "no hints come, polling for what was hinted too")
+		}
+	case !away && hintless && s.away.Elapsed() > awayLinger:
+		w.hintless.Store(false)
+		w.c.Log.InfoContext(ctx, "hints come again")
+	}
+}
