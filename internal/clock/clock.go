@@ -47,6 +47,16 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// Rest is how long to leave something alone that took so long: share times as long, and
+// least and most at least and at most. Without a bound above, what took long because the
+// database did not answer would be left alone for minutes after it answers again.
+func Rest(took time.Duration, share int, least, most time.Duration) time.Duration {
+	if took > most/time.Duration(share) { // and the product might not be a time any more
+		return most
+	}
+	return max(took*time.Duration(share), least)
+}
+
 // Later is the later of two times.
 func Later(a, b time.Time) time.Time {
 	if a.After(b) {

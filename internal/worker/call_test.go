@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/queue"
@@ -31,6 +32,16 @@ func TestQuietTime(t *testing.T) {
 		}
 		if got := (&poller{worker: w}).quietTime(test.seen); got != want {
 			t.Errorf("%s: %v, want %v", test.name, got, want)
+		}
+	}
+}
+
+// A worker polls again soon after a poll that took long because the database did not answer.
+func TestPollsRestBriefly(t *testing.T) {
+	t.Parallel()
+	for asked, want := range map[time.Duration]time.Duration{0: 0, 5 * time.Millisecond: 20 * time.Millisecond, 14 * time.Second: time.Second} {
+		if got := restAfter(asked); got != want {
+			t.Errorf("after a poll of %v: %v, want %v", asked, got, want)
 		}
 	}
 }

@@ -26,8 +26,10 @@ const (
 	pollMax  = 250 * time.Millisecond
 	// pollRest is how many times its own length no poll follows a poll, so that a
 	// worker keeps at most a fifth of one of the database's cores busy by polling,
-	// however much waits.
-	pollRest = 4
+	// however much waits. It is pollRestMost at most: a poll that takes longer than a
+	// quarter of that waits for something.
+	pollRest     = 4
+	pollRestMost = time.Second
 	// idlePoll is the distance between polls while nothing at all waits without a hint
 	// and those who change that call: calls may be lost.
 	idlePoll = 2 * time.Second
@@ -149,9 +151,16 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	default:
 		s.wait = min(max(2*s.wait, pollMin), pollMax)
 	}
-	least = pollRest * seen.asked
+	least = restAfter(seen.asked)
 	rest = max(min(s.wait, s.quietTime(seen)), least)
 	return least, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
+}
+
+// restAfter is how long no poll follows one that took so long. It had no bound: a worker whose
+// poll was answered after 14 s, because a standby confirmed nothing, polled no more for a
+// minute, and took only what it had a hint for.
+func restAfter(asked time.Duration) time.Duration {
+	return clock.Rest(asked, pollRest, 0, pollRestMost)
 }
 
 // quietTime is how long no call is heard after a poll.
