@@ -47,14 +47,15 @@ func Sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Rest is how long to leave something alone that took so long: share times as long, and
-// least and most at least and at most. Without a bound above, what took long because the
+// Rest is how long to leave something alone that took so long: so many times as long, but
+// most at most, and in any case least. Without a bound above, what took long because the
 // database did not answer would be left alone for minutes after it answers again.
-func Rest(took time.Duration, share int, least, most time.Duration) time.Duration {
-	if took > most/time.Duration(share) { // and the product might not be a time any more
-		return most
+func Rest(took time.Duration, times int, least, most time.Duration) time.Duration {
+	// Divided, because the product of a long time may be none.
+	if took > most/time.Duration(times) {
+		return max(most, least)
 	}
-	return max(took*time.Duration(share), least)
+	return max(took*time.Duration(times), least)
 }
 
 // Later is the later of two times.

@@ -69,8 +69,9 @@ const (
 	fullScanEvery = time.Second
 	// fullScanRest is how many times its own length a pass without the bound is
 	// followed by none: it reads past the index entries of all jobs advanced since the
-	// oldest snapshot began, and whatever is due waits for it.
+	// oldest snapshot began, and whatever is due waits for it. It is fullScanMost at most.
 	fullScanRest = 5
+	fullScanMost = 10 * time.Second
 	// pauseAfterError is how long a promoter rests after a pass that failed. What
 	// is due waits for it once the database is back.
 	pauseAfterError = 500 * time.Millisecond
@@ -182,7 +183,6 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	}
 	d := due{now: now, since: p.lowerBound(), backlogs: !seen.none, batch: p.size.of(p.batch), rows: p.size.of(p.rows), turns: p.turns}
 	d.exceptIDs, d.exceptTenants = p.suspects.kept()
-	mark := clock.Start()
 	made, c, err := p.promote(ctx, d, seen)
 	if len(c.jobs) > 0 && divisible(err) {
 		p.suspect(ctx, now, c, d.rows, err)
@@ -192,7 +192,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	p.noteScan(d.since, mark)
+	p.noteScan(d.since, c.took)
 	p.raiseLowerBound(made)
 	p.turns.after(made, d.batch)
 	p.size.after(made, d)
@@ -286,9 +286,9 @@ func (p *Promoter) lowerBound() time.Time {
 }
 
 // noteScan has a scan without a lower bound followed by none for a while.
-func (p *Promoter) noteScan(since time.Time, began clock.Mark) {
+func (p *Promoter) noteScan(since time.Time, took time.Duration) {
 	if since.IsZero() {
-		p.fullScan, p.fullRest = clock.Start(), max(fullScanEvery, fullScanRest*began.Elapsed())
+		p.fullScan, p.fullRest = clock.Start(), clock.Rest(took, fullScanRest, fullScanEvery, fullScanMost)
 	}
 }
 

@@ -112,8 +112,8 @@ func (q *quiet) left() time.Duration { return max(q.lasts-q.began.Elapsed(), 0) 
 func (p *Promoter) poll(ctx context.Context, turn *loop.Turn) error {
 	since, mark, asked := p.lowerBound(), clock.Start(), p.quiet.began.Elapsed()
 	found, err := p.store.pollDue(ctx, since)
-	p.noteScan(since, mark)
 	if err == nil {
+		p.noteScan(since, mark.Elapsed())
 		err = p.checkClock(found.At)
 	}
 	p.became(err)

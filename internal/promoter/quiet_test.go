@@ -81,3 +81,26 @@ func TestPromoterThatFollowsTakesWhatIsLate(t *testing.T) {
 		t.Error("it follows although no pass of it came second")
 	}
 }
+
+// The scan that finds what a killed promoter held comes again soon, also after one that took
+// long because the database did not answer.
+func TestFullScansComeAgainSoon(t *testing.T) {
+	t.Parallel()
+	bound := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, test := range []struct {
+		since time.Time
+		took  time.Duration
+		want  time.Duration
+	}{
+		{took: time.Millisecond, want: time.Second},
+		{took: time.Second, want: 5 * time.Second},
+		{took: time.Minute, want: 10 * time.Second},
+		{since: bound, took: time.Second, want: 0}, // it was none
+	} {
+		p := &Promoter{}
+		p.noteScan(test.since, test.took)
+		if p.fullRest != test.want {
+			t.Errorf("after a scan of %v since %v: %v, want %v", test.took, test.since, p.fullRest, test.want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
 	"github.com/scheduler-service/scheduler/internal/partition"
@@ -29,6 +30,7 @@ type claim struct {
 	calendars    schedules.Calendars
 	at, database time.Time // the time that decides, and the database's clock
 	before       uuid.UUID // where the turns of tenants go on
+	took         time.Duration
 }
 
 // due says what to claim.
@@ -60,10 +62,12 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 				return err
 			}
 		}
+		mark := clock.Start()
 		c, err := claimJobs(ctx, tx, d)
 		if err != nil {
 			return err
 		}
+		c.took = mark.Elapsed()
 		if made, err = decide(c); err != nil {
 			return err
 		}
