@@ -170,13 +170,20 @@ func (w *Worker) aside(first ended) []ended {
 	return batch
 }
 
-// again tries what is kept, and rests four times as long as that took: it may
-// have been nothing but waiting for a lock.
+// againRest is how many times its own length a try of kept outcomes is followed by none: it
+// may have been nothing but waiting for a lock. It is againRestMost at most: after a try
+// while the database did not answer, they waited for minutes and held their slots.
+const (
+	againRest     = 4
+	againRestMost = 10 * time.Second
+)
+
+// again tries what is kept.
 func (s *divider) again(ctx context.Context) {
 	mark, batch := clock.Start(), s.later
 	s.later = nil
 	s.flush(ctx, batch)
-	s.wait = max(askAgain, pollRest*mark.Elapsed())
+	s.wait = clock.Rest(mark.Elapsed(), againRest, askAgain, againRestMost)
 }
 
 // flush divides a batch until each outcome that is refused is alone. That one is

@@ -146,8 +146,9 @@ func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
 const (
 	// compareRest is how many times its own length a comparison is followed by none:
 	// it reads what all workers run, so a hundred of them take a tenth of one of the
-	// database's cores at most, however much runs.
-	compareRest = 1000
+	// database's cores at most, however much runs. It is compareRestMost at most.
+	compareRest     = 1000
+	compareRestMost = 10 * time.Minute
 	// compareSoonWithin is within how many heartbeats a worker compares after a request
 	// to the database failed. It draws one of them, because all workers are in
 	// doubt when the database was away.
@@ -170,7 +171,7 @@ func (w *Worker) compare(inc *incarnation) {
 		inc.comparesAfter(compareSoonWithin * w.c.Heartbeat)
 		return
 	}
-	inc.comparesAfter(max(w.c.Compare, compareRest*mark.Elapsed()))
+	inc.comparesAfter(clock.Rest(mark.Elapsed(), compareRest, w.c.Compare, compareRestMost))
 	w.endAndRelease(ctx, inc, rows)
 }
 

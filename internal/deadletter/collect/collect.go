@@ -30,9 +30,10 @@ const (
 	// executions: longer than two counts are apart.
 	raced = time.Hour
 	// countEvery is the distance of two counts, and countRest how many times its own length a
-	// count is followed by none: a hundredth of a core at most.
-	countEvery = time.Minute
-	countRest  = 100
+	// count is followed by none, up to countRestMost: a hundredth of a core at most.
+	countEvery    = time.Minute
+	countRest     = 100
+	countRestMost = 10 * time.Minute
 	// trimRows bounds one statement that drops, and trimBudget how long a pass drops.
 	trimRows   = 5000
 	trimBudget = time.Second
@@ -121,7 +122,7 @@ func (c *Collector) Passes() []loop.Pass {
 			_, more, err := c.Count(ctx)
 			if more {
 				turn.Again(loop.Soon)
-			} else if rest := countRest * begin.Elapsed(); rest > countEvery {
+			} else if rest := clock.Rest(begin.Elapsed(), countRest, countEvery, countRestMost); rest > countEvery {
 				turn.Again(rest)
 			}
 			return err
