@@ -1,9 +1,9 @@
 // Package clock is the only place that reads the system's time.
 //
-// It owns three things: the wall clock, as every stored or compared time of
+// It owns four things: the wall clock, as every stored or compared time of
 // this program is written (UTC, whole microseconds, which is all that
 // PostgreSQL keeps), the monotonic clock, for measuring how long something
-// took, and a sleep that ends with its context. It refuses to be a clock that
+// took, a sleep that ends with its context, and the rest after what took long. It refuses to be a clock that
 // tests replace: a testing/synctest bubble drives what sleeps.
 //
 // Durable decisions use the database's clock, not by this one; see

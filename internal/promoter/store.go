@@ -30,7 +30,7 @@ type claim struct {
 	calendars    schedules.Calendars
 	at, database time.Time // the time that decides, and the database's clock
 	before       uuid.UUID // where the turns of tenants go on
-	took         time.Duration
+	took         time.Duration // claiming them
 }
 
 // due says what to claim.
