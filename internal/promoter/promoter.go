@@ -67,9 +67,10 @@ const (
 	// bound, see ClaimDueJobs: how late a job may be whose row another promoter
 	// held locked and let go without advancing it, because it died.
 	fullScanEvery = time.Second
-	// fullScanRest is how many times its own length a pass without the bound is
-	// followed by none: it reads past the index entries of all jobs advanced since the
-	// oldest snapshot began, and whatever is due waits for it. It is fullScanMost at most.
+	// After a scan without the bound the promoter makes no other for fullScanRest times as
+	// long as the scan took, and for no longer than fullScanMost. Such a scan reads past the
+	// index entries of all jobs advanced since the oldest snapshot began, and whatever is due
+	// waits for it.
 	fullScanRest = 5
 	fullScanMost = 10 * time.Second
 	// pauseAfterError is how long a promoter rests after a pass that failed. What

@@ -28,8 +28,8 @@ type store struct {
 type claim struct {
 	jobs         []dueJob
 	calendars    schedules.Calendars
-	at, database time.Time // the time that decides, and the database's clock
-	before       uuid.UUID // where the turns of tenants go on
+	at, database time.Time     // the time that decides, and the database's clock
+	before       uuid.UUID     // where the turns of tenants go on
 	took         time.Duration // claiming them
 }
 

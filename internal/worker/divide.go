@@ -170,9 +170,9 @@ func (w *Worker) aside(first ended) []ended {
 	return batch
 }
 
-// againRest is how many times its own length a try of kept outcomes is followed by none: it
-// may have been nothing but waiting for a lock. It is againRestMost at most: after a try
-// while the database did not answer, they waited for minutes and held their slots.
+// After a try of kept outcomes none follows for againRest times as long as the try took: it
+// may have been nothing but waiting for a lock. No rest is longer than againRestMost. Without
+// that bound outcomes waited for minutes after an outage, and held their slots.
 const (
 	againRest     = 4
 	againRestMost = 10 * time.Second

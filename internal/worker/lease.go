@@ -146,7 +146,7 @@ func (w *Worker) renew(inc *incarnation) (stands bool, err error) {
 const (
 	// compareRest is how many times its own length a comparison is followed by none:
 	// it reads what all workers run, so a hundred of them take a tenth of one of the
-	// database's cores at most, however much runs. It is compareRestMost at most.
+	// database's cores at most, however much runs. No rest is longer than compareRestMost.
 	compareRest     = 1000
 	compareRestMost = 10 * time.Minute
 	// compareSoonWithin is within how many heartbeats a worker compares after a request

@@ -14,8 +14,8 @@ const (
 	// pollMin is the distance between polls that find something, and pollMax
 	// between those that do not; it doubles from one to the other. It is pollNow where
 	// more was claimed than half of what there was room for, and none after a claim that
-	// was more than half full. Hints and ends of runs call for a poll after pollMin:
-	// executions without a hint may wait behind one with a hint.
+	// was more than half full. Hints and ends of runs call for a poll after pollMin, but
+	// where nothing waited without a hint: executions without one may wait behind them.
 	//
 	// While hints come and nothing was found, no call is heard before pollCalm: a
 	// steady load calls all the time, and each poll or question costs a round trip for
@@ -26,8 +26,8 @@ const (
 	pollMax  = 250 * time.Millisecond
 	// pollRest is how many times its own length no poll follows a poll, so that a
 	// worker keeps at most a fifth of one of the database's cores busy by polling,
-	// however much waits. It is pollRestMost at most: a poll that takes longer than a
-	// quarter of that waits for something.
+	// however much waits. No rest is longer than pollRestMost: a poll that took more than a
+	// quarter of that has waited for something.
 	pollRest     = 4
 	pollRestMost = time.Second
 	// idlePoll is the distance between polls while nothing at all waits without a hint
@@ -95,8 +95,8 @@ type poller struct {
 }
 
 // askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
-// hint. It asks the database every two seconds, and after a call: where hints come, each of
-// them calls, and the question costs less than the polls that it spares.
+// hint. It asks the database every two seconds, and after a call. The question costs less than
+// the polls that it spares.
 func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	w := s.worker
 	if w.hintless.Load() || !w.c.Called() {

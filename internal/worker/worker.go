@@ -278,8 +278,8 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 	return nil
 }
 
-// handled calls for a poll after a hint of which so many executions became runs here: the
-// others may be in the pool now, and in any case some may wait behind them.
+// handled calls for a poll after a hint. The hint named so many executions, and this worker
+// won so many of them. The others may be in the pool now.
 func (w *Worker) handled(named, won int) {
 	if won < named {
 		w.wake()
