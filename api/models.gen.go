@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
 	"github.com/oapi-codegen/runtime"
 	openapi_types "github.com/oapi-codegen/runtime/types"
 )
@@ -1614,13 +1613,13 @@ type APIKey struct {
 	CreatedBy string `json:"createdBy"`
 
 	// ExpiresAt When the key stops working; null: never.
-	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
+	ExpiresAt *time.Time `json:"expiresAt"`
 
 	// ID The id of the API key.
 	ID openapi_types.UUID `json:"id"`
 
 	// LastUsedAt When it was used last, to the minute; null: never.
-	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
+	LastUsedAt *time.Time `json:"lastUsedAt"`
 
 	// Name What the key is for.
 	//
@@ -1633,7 +1632,7 @@ type APIKey struct {
 	Prefix string `json:"prefix"`
 
 	// RotatedAt When the key was replaced last.
-	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
+	RotatedAt *time.Time `json:"rotatedAt"`
 
 	// Scopes What the key may do.
 	Scopes []Permission `json:"scopes"`
@@ -1653,13 +1652,13 @@ type APIKeyPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // APIKeySpec defines model for ApiKeySpec.
 type APIKeySpec struct {
 	// ExpiresAt The key stops working then, a time in the future; null or nothing means never.
-	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt,omitempty"`
+	ExpiresAt *time.Time `json:"expiresAt,omitempty"`
 
 	// Name What the key is for.
 	//
@@ -1675,23 +1674,23 @@ type Attempt struct {
 	// DurationMs Milliseconds that it took, to the microsecond; null while it runs.
 	//
 	// Example: 130.25
-	DurationMs nullable.Nullable[float64] `json:"durationMs"`
+	DurationMs *float64 `json:"durationMs"`
 
 	// EndedAt Null while it runs.
-	EndedAt nullable.Nullable[time.Time] `json:"endedAt"`
+	EndedAt *time.Time `json:"endedAt"`
 
 	// ErrorMessage Null unless it failed.
 	//
 	// Example: connect: connection refused
-	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
+	ErrorMessage *string `json:"errorMessage"`
 
 	// ErrorStack Of a function that panicked, where.
 	//
 	// Example: goroutine 7 [running]: main.report()
-	ErrorStack nullable.Nullable[string] `json:"errorStack"`
+	ErrorStack *string `json:"errorStack"`
 
 	// ErrorType Why it failed; null unless it did.
-	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
+	ErrorType *ErrorType `json:"errorType"`
 
 	// Logs Where its output is.
 	//
@@ -1704,13 +1703,13 @@ type Attempt struct {
 	Number int `json:"number"`
 
 	// StartedAt Null only in history from before this was recorded.
-	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+	StartedAt *time.Time `json:"startedAt"`
 
 	// Status `failed` attempts that are not the last one were followed by another.
 	Status AttemptStatus `json:"status"`
 
 	// WorkerID The worker that ran it.
-	WorkerID nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+	WorkerID *openapi_types.UUID `json:"workerId"`
 }
 
 // AttemptStatus `failed` attempts that are not the last one were followed by another.
@@ -1737,13 +1736,13 @@ type AuditEntry struct {
 	Address string `json:"address"`
 
 	// After What of the thing is different now; all of a new one; null of a deleted one.
-	After nullable.Nullable[json.RawMessage] `json:"after"`
+	After *json.RawMessage `json:"after"`
 
 	// At When it was made.
 	At time.Time `json:"at"`
 
 	// Before What of the thing was different; all of a deleted one; null of a new one. Secrets and credentials are left out or `***`; more than 16 KiB is replaced by `omitted` and `bytes`.
-	Before nullable.Nullable[json.RawMessage] `json:"before"`
+	Before *json.RawMessage `json:"before"`
 
 	// Change Whether the thing was made, changed or removed.
 	Change AuditEntryChange `json:"change"`
@@ -1797,7 +1796,7 @@ type AuditPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // AuditProblem defines model for AuditProblem.
@@ -1865,7 +1864,7 @@ type Backfill struct {
 	DailyShare int `json:"dailyShare"`
 
 	// FinishedAt When it was completed or cancelled.
-	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
 
 	// From The first time that counts.
 	From time.Time `json:"from"`
@@ -1873,7 +1872,7 @@ type Backfill struct {
 	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, `dailyShare`, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
 	//
 	// Example: maxExecutionsPerDay
-	HeldBy nullable.Nullable[string] `json:"heldBy"`
+	HeldBy *string `json:"heldBy"`
 
 	// ID The id of the backfill.
 	ID openapi_types.UUID `json:"id"`
@@ -1890,7 +1889,7 @@ type Backfill struct {
 	Outcomes BackfillOutcomes `json:"outcomes"`
 
 	// Parameters The overrides that were given.
-	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
+	Parameters *json.RawMessage `json:"parameters"`
 
 	// Progress The percentage of scheduled times whose execution is finished.
 	//
@@ -1961,16 +1960,16 @@ type BackfillPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // BackfillPlan defines model for BackfillPlan.
 type BackfillPlan struct {
 	// FirstAt The first scheduled time; null where there is none.
-	FirstAt nullable.Nullable[time.Time] `json:"firstAt"`
+	FirstAt *time.Time `json:"firstAt"`
 
 	// LastAt The last scheduled time.
-	LastAt nullable.Nullable[time.Time] `json:"lastAt"`
+	LastAt *time.Time `json:"lastAt"`
 
 	// Total How many executions would be made.
 	//
@@ -2025,7 +2024,7 @@ type BackfillSummary struct {
 	DailyShare int `json:"dailyShare"`
 
 	// FinishedAt When it was completed or cancelled.
-	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
 
 	// From The first time that counts.
 	From time.Time `json:"from"`
@@ -2033,7 +2032,7 @@ type BackfillSummary struct {
 	// HeldBy Why a running backfill makes nothing now: the name of a limit of the tenant, `dailyShare`, or a sentence about a month that was taken out of the history or about what the database refused. It is tried again within a minute and goes on by itself. Null where nothing holds it.
 	//
 	// Example: maxExecutionsPerDay
-	HeldBy nullable.Nullable[string] `json:"heldBy"`
+	HeldBy *string `json:"heldBy"`
 
 	// ID The id of the backfill.
 	ID openapi_types.UUID `json:"id"`
@@ -2050,7 +2049,7 @@ type BackfillSummary struct {
 	Outcomes *BackfillOutcomes `json:"outcomes,omitempty"`
 
 	// Parameters The overrides that were given.
-	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
+	Parameters *json.RawMessage `json:"parameters"`
 
 	// Progress The percentage of scheduled times whose execution is finished.
 	//
@@ -2082,7 +2081,7 @@ type BulkResult struct {
 	// Done What was acted on, in this order, the first 1000; with `dryRun`, what would be.
 	Done []struct {
 		// ExecutionID The execution that was made for it.
-		ExecutionID nullable.Nullable[openapi_types.UUID] `json:"executionId"`
+		ExecutionID *openapi_types.UUID `json:"executionId"`
 
 		// ID The id of the thing.
 		ID openapi_types.UUID `json:"id"`
@@ -2120,7 +2119,7 @@ type BulkResult struct {
 	// NextCursor More may fit the filter, also where this call found none; null where none is left.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // Calendar A stored calendar.
@@ -2193,7 +2192,7 @@ type CalendarPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // CalendarSpec What a tenant may say of a calendar.
@@ -2312,7 +2311,7 @@ type CircuitBreaker struct {
 	ID openapi_types.UUID `json:"id"`
 
 	// OpenedAt When it opened; null while it is closed.
-	OpenedAt nullable.Nullable[time.Time] `json:"openedAt"`
+	OpenedAt *time.Time `json:"openedAt"`
 
 	// Reason Why the last of them failed, at most 500 bytes.
 	//
@@ -2320,7 +2319,7 @@ type CircuitBreaker struct {
 	Reason string `json:"reason"`
 
 	// RetryAt When the next probe may go out; null while it is closed.
-	RetryAt nullable.Nullable[time.Time] `json:"retryAt"`
+	RetryAt *time.Time `json:"retryAt"`
 
 	// State `closed`: calls go out, and their failures are counted. `open`: calls wait, until `retryAt` at least. `half_open`: one call, the probe, is out; it closes the breaker if it succeeds, and the others wait for it.
 	//
@@ -2344,7 +2343,7 @@ type CircuitBreakerPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // ClockChange What a clock change does to an occurrence: `moved`, its local time does not exist and it runs later; `repeated`, it is the second pass of a local time that comes twice.
@@ -2544,13 +2543,13 @@ type DeadLetterPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // DeadLetterReplay A replay of many dead letters.
 type DeadLetterReplay struct {
 	// CanaryExecutionID The execution that has to complete first; null before it is made, and without a canary.
-	CanaryExecutionID nullable.Nullable[openapi_types.UUID] `json:"canaryExecutionId"`
+	CanaryExecutionID *openapi_types.UUID `json:"canaryExecutionId"`
 
 	// CreatedAt When it was made.
 	CreatedAt time.Time `json:"createdAt"`
@@ -2567,7 +2566,7 @@ type DeadLetterReplay struct {
 	Filter DeadLetterSelection `json:"filter"`
 
 	// FinishedAt When it was completed, halted or cancelled.
-	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
 
 	// ID The id of the replay.
 	ID openapi_types.UUID `json:"id"`
@@ -2580,7 +2579,7 @@ type DeadLetterReplay struct {
 	// Reason Why it was halted, or why one that goes on waits; null where it does not.
 	//
 	// Example: the canary ended failed
-	Reason nullable.Nullable[string] `json:"reason"`
+	Reason *string `json:"reason"`
 
 	// RefusedCount How many could not be replayed and stay.
 	//
@@ -2612,7 +2611,7 @@ type DeadLetterReplayPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // DeadLetterReplayRequest defines model for DeadLetterReplayRequest.
@@ -2743,7 +2742,7 @@ type Execution struct {
 	Attempts []Attempt `json:"attempts"`
 
 	// BackfillID The backfill that made it.
-	BackfillID nullable.Nullable[openapi_types.UUID] `json:"backfillId"`
+	BackfillID *openapi_types.UUID `json:"backfillId"`
 
 	// CancelRequested Its end was asked for and it still runs.
 	CancelRequested bool `json:"cancelRequested"`
@@ -2751,10 +2750,10 @@ type Execution struct {
 	// CancelledBy Who asked for its end, of one that is cancelled or that is to end: the `sub` of a user, `api-key:` and the id of an API key, `service` for another service, `system` where the job's `overlapPolicy` did, and `platform` where the tenant is suspended. Null where nobody did, and of what was cancelled before this was recorded.
 	//
 	// Example: ada
-	CancelledBy nullable.Nullable[string] `json:"cancelledBy"`
+	CancelledBy *string `json:"cancelledBy"`
 
 	// CompletedAt When it finished; null before.
-	CompletedAt nullable.Nullable[time.Time] `json:"completedAt"`
+	CompletedAt *time.Time `json:"completedAt"`
 
 	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"createdAt"`
@@ -2762,20 +2761,20 @@ type Execution struct {
 	// DurationMs Milliseconds that the last attempt took, to the microsecond.
 	//
 	// Example: 130.25
-	DurationMs nullable.Nullable[float64] `json:"durationMs"`
+	DurationMs *float64 `json:"durationMs"`
 
 	// ErrorMessage What went wrong, of a `failed` execution; null for every other one.
 	//
 	// Example: connect: connection refused
-	ErrorMessage nullable.Nullable[string] `json:"errorMessage"`
+	ErrorMessage *string `json:"errorMessage"`
 
 	// ErrorStack Where a function panicked; null otherwise.
 	//
 	// Example: goroutine 7 [running]: main.report()
-	ErrorStack nullable.Nullable[string] `json:"errorStack"`
+	ErrorStack *string `json:"errorStack"`
 
 	// ErrorType Why a `failed` execution failed; null for every other one.
-	ErrorType nullable.Nullable[ErrorType] `json:"errorType"`
+	ErrorType *ErrorType `json:"errorType"`
 
 	// ID The id of the execution.
 	ID openapi_types.UUID `json:"id"`
@@ -2804,16 +2803,16 @@ type Execution struct {
 	// MissedCount Of a `missed` execution that stands for several scheduled times, how many.
 	//
 	// Example: 12
-	MissedCount nullable.Nullable[int64] `json:"missedCount"`
+	MissedCount *int64 `json:"missedCount"`
 
 	// MissedUntil The last of these times; `scheduledAt` is the first.
-	MissedUntil nullable.Nullable[time.Time] `json:"missedUntil"`
+	MissedUntil *time.Time `json:"missedUntil"`
 
 	// NextAttemptAt When a pending or retrying execution may start.
-	NextAttemptAt nullable.Nullable[time.Time] `json:"nextAttemptAt"`
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 
 	// Parameters The overrides of its trigger.
-	Parameters nullable.Nullable[json.RawMessage] `json:"parameters"`
+	Parameters *json.RawMessage `json:"parameters"`
 
 	// Priority 9 goes first.
 	//
@@ -2828,18 +2827,18 @@ type Execution struct {
 	// ProgressMessage With what the run said that it is busy, in at most 200 bytes; null in lists, and where it said nothing.
 	//
 	// Example: copying orders
-	ProgressMessage nullable.Nullable[string] `json:"progressMessage"`
+	ProgressMessage *string `json:"progressMessage"`
 
 	// Reason Why it was skipped or missed, why it was cancelled or, with `cancelRequested`, is to end, and why its outcome could not be stored yet.
 	//
 	// Example: an earlier run of the job was still going on
-	Reason nullable.Nullable[string] `json:"reason"`
+	Reason *string `json:"reason"`
 
 	// Result What the job type answered; any JSON, capped in size. In lists null, unless `include=result`.
 	Result json.RawMessage `json:"result"`
 
 	// RetriedAs The newest execution that repeats it.
-	RetriedAs nullable.Nullable[openapi_types.UUID] `json:"retriedAs"`
+	RetriedAs *openapi_types.UUID `json:"retriedAs"`
 
 	// RetryCount How many attempts were made after the first.
 	//
@@ -2847,13 +2846,13 @@ type Execution struct {
 	RetryCount int `json:"retryCount"`
 
 	// RetryOf The execution that it repeats; null unless `triggerType` is `retry`.
-	RetryOf nullable.Nullable[openapi_types.UUID] `json:"retryOf"`
+	RetryOf *openapi_types.UUID `json:"retryOf"`
 
 	// ScheduledAt The scheduled time, or the time of the trigger.
 	ScheduledAt time.Time `json:"scheduledAt"`
 
 	// StartedAt When the first attempt started.
-	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+	StartedAt *time.Time `json:"startedAt"`
 
 	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 	Status ExecutionStatus `json:"status"`
@@ -2867,13 +2866,13 @@ type Execution struct {
 	// TriggeredBy The `sub` of who triggered it; null for `scheduled`.
 	//
 	// Example: ada
-	TriggeredBy nullable.Nullable[string] `json:"triggeredBy"`
+	TriggeredBy *string `json:"triggeredBy"`
 
 	// WaitingOn Why a `pending` or `retrying` execution does not run; null for every other one, and in the answer of the request that made it.
-	WaitingOn nullable.Nullable[WaitingOn] `json:"waitingOn"`
+	WaitingOn *WaitingOn `json:"waitingOn"`
 
 	// WorkerID The worker that runs it or ran it last; null before.
-	WorkerID nullable.Nullable[openapi_types.UUID] `json:"workerId"`
+	WorkerID *openapi_types.UUID `json:"workerId"`
 }
 
 // ExecutionBulk Exactly one of `ids`, `filter` and `all` has to be given. A filter has at least one condition: everything has to be asked for as `all`, so that a filter that was left empty by mistake does nothing.
@@ -2920,7 +2919,7 @@ type ExecutionGroup struct {
 	Count int64 `json:"count"`
 
 	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
-	DurationMs nullable.Nullable[struct {
+	DurationMs *struct {
 		// Avg The mean, in milliseconds.
 		//
 		// Example: 130.5
@@ -2940,7 +2939,7 @@ type ExecutionGroup struct {
 		//
 		// Example: 640
 		P99 float64 `json:"p99"`
-	}] `json:"durationMs"`
+	} `json:"durationMs"`
 
 	// Failed How many failed.
 	//
@@ -2950,7 +2949,7 @@ type ExecutionGroup struct {
 	// JobName With `groupBy=job`, the name of the job as it is now; otherwise null.
 	//
 	// Example: nightly report
-	JobName nullable.Nullable[string] `json:"jobName"`
+	JobName *string `json:"jobName"`
 
 	// Key The state, type, trigger or job's id; of an hour or a day its first moment, with the offset of the zone.
 	//
@@ -2975,7 +2974,7 @@ type ExecutionGroup struct {
 	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
 	//
 	// Example: 0.998
-	SuccessRate nullable.Nullable[float64] `json:"successRate"`
+	SuccessRate *float64 `json:"successRate"`
 }
 
 // ExecutionInclude The `result` of each execution, or the `total` of the list.
@@ -2992,12 +2991,12 @@ type ExecutionPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 
 	// Total How many executions have finished that fit, on the first page of a list with `include=total`. It is taken from the roll-ups of the statistics and costs no read of history. Null on further pages, without `from`, where `to` lies more than 31 days after it, and with conditions that roll-ups do not know: `errorType`, `triggeredBy`, `createdFrom`, `createdTo`, and more than one `jobType` or `triggerType`.
 	//
 	// Example: 48210
-	Total nullable.Nullable[int64] `json:"total"`
+	Total *int64 `json:"total"`
 }
 
 // ExecutionSelection Which executions, newest first; all that is given has to fit.
@@ -3041,7 +3040,7 @@ type ExecutionStats struct {
 	// GroupBy As it was asked for.
 	//
 	// Example: status
-	GroupBy nullable.Nullable[string] `json:"groupBy"`
+	GroupBy *string `json:"groupBy"`
 
 	// Groups The groups, in the order of their keys; empty without `groupBy`.
 	Groups []ExecutionGroup `json:"groups"`
@@ -3082,7 +3081,7 @@ type ExecutionSummary struct {
 	Count int64 `json:"count"`
 
 	// DurationMs How long the last attempts of those that completed or failed took, in milliseconds; null where there are none.
-	DurationMs nullable.Nullable[struct {
+	DurationMs *struct {
 		// Avg The mean, in milliseconds.
 		//
 		// Example: 130.5
@@ -3102,7 +3101,7 @@ type ExecutionSummary struct {
 		//
 		// Example: 640
 		P99 float64 `json:"p99"`
-	}] `json:"durationMs"`
+	} `json:"durationMs"`
 
 	// Failed How many failed.
 	//
@@ -3127,7 +3126,7 @@ type ExecutionSummary struct {
 	// SuccessRate The share of `completed` among those that completed or failed; null where there are none.
 	//
 	// Example: 0.998
-	SuccessRate nullable.Nullable[float64] `json:"successRate"`
+	SuccessRate *float64 `json:"successRate"`
 }
 
 // ExecutionTimeline What an execution's time went to.
@@ -3138,7 +3137,7 @@ type ExecutionTimeline struct {
 	// LateMs Milliseconds from the scheduled time to the first attempt, or to now before it; null of what did not run.
 	//
 	// Example: 3200.5
-	LateMs nullable.Nullable[float64] `json:"lateMs"`
+	LateMs *float64 `json:"lateMs"`
 
 	// Partial More executions ran beside it than are read: what is called `queue` may be `limit` or `backlog`.
 	Partial bool `json:"partial"`
@@ -3153,7 +3152,7 @@ type ExecutionTimeline struct {
 	SpentMs TimelineSpent `json:"spentMs"`
 
 	// StartedAt When its first attempt started; null before.
-	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+	StartedAt *time.Time `json:"startedAt"`
 
 	// Status `pending` waits for a worker, `retrying` for its next attempt. An execution that ran and whose outcome the database refuses to store is `pending` too, with `waitingOn.reason` `storage`. `skipped` was not run because of the overlap policy, `missed` because of the misfire policy; `reason` says why.
 	Status ExecutionStatus `json:"status"`
@@ -3164,7 +3163,7 @@ type ExecutionTimeline struct {
 	Summary string `json:"summary"`
 
 	// WaitingOn What it waits for now; null where it does not wait.
-	WaitingOn nullable.Nullable[WaitingOn] `json:"waitingOn"`
+	WaitingOn *WaitingOn `json:"waitingOn"`
 }
 
 // Function A WebAssembly module that the tenant uploaded, in its newest version.
@@ -3249,7 +3248,7 @@ type FunctionPage struct {
 	// NextCursor For the next page; null on the last.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // FunctionVersion A version of a function. It never changes.
@@ -3321,7 +3320,7 @@ type Health struct {
 		// ActiveJobs Jobs that are active, of all tenants, as counted each half minute; null where it is not known.
 		//
 		// Example: 120
-		ActiveJobs nullable.Nullable[int64] `json:"activeJobs"`
+		ActiveJobs *int64 `json:"activeJobs"`
 
 		// MemoryUsage Bytes that this process holds from the system.
 		//
@@ -3331,7 +3330,7 @@ type Health struct {
 		// QueueSize Executions that wait, of all tenants; null where it is not known.
 		//
 		// Example: 0
-		QueueSize nullable.Nullable[int64] `json:"queueSize"`
+		QueueSize *int64 `json:"queueSize"`
 	} `json:"metrics"`
 
 	// Port The port of the API.
@@ -3460,12 +3459,12 @@ type Job struct {
 	// CompleteWithin Seconds after a scheduled time within which its execution should be completed, or somebody is told; null: nobody is.
 	//
 	// Example: 3600
-	CompleteWithin nullable.Nullable[int] `json:"completeWithin"`
+	CompleteWithin *int `json:"completeWithin"`
 
 	// ConcurrencyKey The template.
 	//
 	// Example: device-{{config.body.deviceId}}
-	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey"`
+	ConcurrencyKey *string `json:"concurrencyKey"`
 
 	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`, `JavascriptConfig` if it is `javascript`, `CommandConfig` if it is `command`, `WasmConfig` if it is `wasm`, `RemoteConfig` if it is `remote`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body`, `parameters`, `environment` and `signingKeys`, stands for a stored secret; `{{run:attempt}}`, `{{run:executionId}}`, `{{run:jobId}}`, `{{run:scheduledAt}}` (RFC 3339, UTC) and `{{run:tenantId}}` for values of the run. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
 	//
@@ -3483,7 +3482,7 @@ type Job struct {
 	// CronExpression The cron expression of its schedule; null where another field says when it runs.
 	//
 	// Example: 0 0 2 * * *
-	CronExpression nullable.Nullable[string] `json:"cronExpression"`
+	CronExpression *string `json:"cronExpression"`
 
 	// Description For people.
 	//
@@ -3493,7 +3492,7 @@ type Job struct {
 	// DisableAfterFailures After so many failed executions in a row the job becomes `inactive`; null: never.
 	//
 	// Example: 3
-	DisableAfterFailures nullable.Nullable[int] `json:"disableAfterFailures"`
+	DisableAfterFailures *int `json:"disableAfterFailures"`
 
 	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
 	DstGap DstGap `json:"dstGap"`
@@ -3502,7 +3501,7 @@ type Job struct {
 	DstOverlap DstOverlap `json:"dstOverlap"`
 
 	// EndDate No run at or after this time.
-	EndDate nullable.Nullable[time.Time] `json:"endDate"`
+	EndDate *time.Time `json:"endDate"`
 
 	// ExecutionCount How many scheduled times became executions.
 	//
@@ -3512,7 +3511,7 @@ type Job struct {
 	// ExecutionTimeout Seconds for an execution, over all its attempts; null: no bound.
 	//
 	// Example: 3600
-	ExecutionTimeout nullable.Nullable[int] `json:"executionTimeout"`
+	ExecutionTimeout *int `json:"executionTimeout"`
 
 	// ID The id of the job.
 	ID openapi_types.UUID `json:"id"`
@@ -3520,7 +3519,7 @@ type Job struct {
 	// Interval As ISO 8601 duration, in the form of `PT1H30M` and `P1D`.
 	//
 	// Example: PT30S
-	Interval nullable.Nullable[string] `json:"interval"`
+	Interval *string `json:"interval"`
 
 	// JitterSeconds Seconds by which a run starts later than its slot, at most.
 	//
@@ -3531,7 +3530,7 @@ type Job struct {
 	JobType JobType `json:"jobType"`
 
 	// LastExecutionAt When it last became an execution: the scheduled time, or the time of a trigger.
-	LastExecutionAt nullable.Nullable[time.Time] `json:"lastExecutionAt"`
+	LastExecutionAt *time.Time `json:"lastExecutionAt"`
 
 	// MaxConcurrent How many executions may be active at once.
 	//
@@ -3541,7 +3540,7 @@ type Job struct {
 	// MaxExecutions After so many executions of its schedule the job becomes `inactive`; null: no bound.
 	//
 	// Example: 1000
-	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions"`
+	MaxExecutions *int64 `json:"maxExecutions"`
 
 	// MisfireGraceSeconds Seconds by which a scheduled time may be promoted late and run as if it were on time.
 	//
@@ -3562,7 +3561,7 @@ type Job struct {
 	Name string `json:"name"`
 
 	// NextExecutionAt The next scheduled time; null while the schedule does not fire.
-	NextExecutionAt nullable.Nullable[time.Time] `json:"nextExecutionAt"`
+	NextExecutionAt *time.Time `json:"nextExecutionAt"`
 
 	// OverlapPolicy What happens to a scheduled time that comes while `maxConcurrent` executions of the job are active. `skip`: it does not run, and its execution says so. `queue_one`: it waits, if no other waits; else it is skipped. `queue_all`: it waits, up to `overlapQueueLimit`. `cancel_running`: what is active is cancelled, and it runs after that. `allow`: it runs beside them, without a bound.
 	OverlapPolicy OverlapPolicy `json:"overlapPolicy"`
@@ -3573,7 +3572,7 @@ type Job struct {
 	OverlapQueueLimit int `json:"overlapQueueLimit"`
 
 	// PausedUntil When the pause ends by itself.
-	PausedUntil nullable.Nullable[time.Time] `json:"pausedUntil"`
+	PausedUntil *time.Time `json:"pausedUntil"`
 
 	// Priority 9 goes first.
 	//
@@ -3581,26 +3580,26 @@ type Job struct {
 	Priority int `json:"priority"`
 
 	// ReconciledAt When the service last compared this job's scheduled times with its executions, which it does by samples.
-	ReconciledAt nullable.Nullable[time.Time] `json:"reconciledAt"`
+	ReconciledAt *time.Time `json:"reconciledAt"`
 
 	// ReconciledDifference What reconciling found: executions beyond (above 0) or short of (below 0) the scheduled times; 0 is right.
 	//
 	// Example: 0
-	ReconciledDifference nullable.Nullable[int64] `json:"reconciledDifference"`
+	ReconciledDifference *int64 `json:"reconciledDifference"`
 
 	// RetryConfig When a failed attempt is made again. In answers every field is present.
 	RetryConfig RetryConfig `json:"retryConfig"`
 
 	// RunAt The only time at which it runs; null where another field says when.
-	RunAt nullable.Nullable[time.Time] `json:"runAt"`
+	RunAt *time.Time `json:"runAt"`
 
 	// Set The set that owns it, see `POST /sets/{name}/plan`; null: none.
 	//
 	// Example: billing
-	Set nullable.Nullable[string] `json:"set"`
+	Set *string `json:"set"`
 
 	// StartDate No run before this time.
-	StartDate nullable.Nullable[time.Time] `json:"startDate"`
+	StartDate *time.Time `json:"startDate"`
 
 	// Status `active`: the schedule fires. `paused`: somebody paused it. `inactive`: the schedule has ended, or the job was stopped, or parked because it cannot be promoted; `statusReason` says which.
 	Status JobStatus `json:"status"`
@@ -3611,12 +3610,12 @@ type Job struct {
 	// StatusBy The `sub` of who set this state; `system` where the service did.
 	//
 	// Example: ada
-	StatusBy nullable.Nullable[string] `json:"statusBy"`
+	StatusBy *string `json:"statusBy"`
 
 	// StatusReason Why it is in this state.
 	//
 	// Example: the warehouse is being migrated
-	StatusReason nullable.Nullable[string] `json:"statusReason"`
+	StatusReason *string `json:"statusReason"`
 
 	// Tags Labels to find the job by.
 	Tags []string `json:"tags"`
@@ -3635,7 +3634,7 @@ type Job struct {
 	Timezone string `json:"timezone"`
 
 	// Trigger `manual` if the job has no schedule, otherwise null.
-	Trigger nullable.Nullable[JobTrigger] `json:"trigger"`
+	Trigger *JobTrigger `json:"trigger"`
 
 	// UpdatedAt When the definition, the state or a calendar that it names last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
@@ -3747,12 +3746,12 @@ type JobPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 
 	// Total How many jobs the tenant has, on the first page of a list without conditions; null on others, because counting what fits would read all of it.
 	//
 	// Example: 120
-	Total nullable.Nullable[int] `json:"total"`
+	Total *int `json:"total"`
 }
 
 // JobPatch A part of a `JobSpec`, with null for what is to be removed.
@@ -3823,7 +3822,7 @@ type JobSetPage struct {
 	// NextCursor For the next page; null on the last.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // JobSpec The definition of a job. Exactly one of `cronExpression`, `interval`, `runAt` and `trigger` is given.
@@ -3834,12 +3833,12 @@ type JobSpec struct {
 	// CompleteWithin Seconds after each scheduled time within which its execution should be completed. Where it is not, whatever the reason, notifications tell `job.not_run_by`; nothing is stopped. Without it nothing is told.
 	//
 	// Example: 3600
-	CompleteWithin nullable.Nullable[int] `json:"completeWithin,omitempty"`
+	CompleteWithin *int `json:"completeWithin,omitempty"`
 
 	// ConcurrencyKey A template for a key: of all executions of the tenant with the same key, whatever job they are of, at most one runs at a time, and the others wait (`waitingOn` says so). Text with up to 10 placeholders `{{path}}`, where the path begins with `config` (the job's), `parameters` (the execution's) or `job` (`job.id`, `job.name`, `job.jobType`) and goes down by names and by positions in lists, separated by dots; there are no functions. It is rendered once, when the execution is made. A placeholder that finds no text, number or boolean renders to nothing; where the whole key is empty, no limit applies. A key of more than 256 bytes is cut, with a hash of the whole at its end. Between two attempts of an execution the key is free for others.
 	//
 	// Example: device-{{config.body.deviceId}}
-	ConcurrencyKey nullable.Nullable[string] `json:"concurrencyKey,omitempty"`
+	ConcurrencyKey *string `json:"concurrencyKey,omitempty"`
 
 	// Config What to run: `HttpConfig` if `jobType` is `http`, `FunctionConfig` if it is `function`, `JavascriptConfig` if it is `javascript`, `CommandConfig` if it is `command`, `WasmConfig` if it is `wasm`, `RemoteConfig` if it is `remote`. `{{secret:name}}` in the path and query of `url`, and in texts of `headers`, `body`, `parameters`, `environment` and `signingKeys`, stands for a stored secret; `{{run:attempt}}`, `{{run:executionId}}`, `{{run:jobId}}`, `{{run:scheduledAt}}` (RFC 3339, UTC) and `{{run:tenantId}}` for values of the run. The service stores credentials that a request holds encrypted and answers `***` instead: texts whose name speaks of authorization, a password, secret, token, cookie, API or access key, credential or signature, in `url` as a parameter. In a new version of the job `***` keeps the stored one, as long as the URL's scheme, host and port stay; in a new job it is refused. Answers hold the rest as it was sent, apart from the order of names and white space.
 	//
@@ -3849,7 +3848,7 @@ type JobSpec struct {
 	// CronExpression Six fields: second, minute, hour, day of month, month, day of week. Five fields mean second 0. Also `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`, names of months and weekdays, `L`, `W`, `#` and `?`. An expression that can never fire is refused.
 	//
 	// Example: 0 0 9 * * 1-5
-	CronExpression nullable.Nullable[string] `json:"cronExpression,omitempty"`
+	CronExpression *string `json:"cronExpression,omitempty"`
 
 	// Description For people.
 	Description *string `json:"description,omitempty"`
@@ -3857,7 +3856,7 @@ type JobSpec struct {
 	// DisableAfterFailures After so many failed executions in a row the job becomes `inactive` and says why; without it, never.
 	//
 	// Example: 3
-	DisableAfterFailures nullable.Nullable[int] `json:"disableAfterFailures,omitempty"`
+	DisableAfterFailures *int `json:"disableAfterFailures,omitempty"`
 
 	// DstGap What happens to a local time that a clock change skips: `shift` runs it once, later by as much as the clock moved, `skip` does not run it. For expressions that name hours.
 	DstGap *DstGap `json:"dstGap,omitempty"`
@@ -3866,17 +3865,17 @@ type JobSpec struct {
 	DstOverlap *DstOverlap `json:"dstOverlap,omitempty"`
 
 	// EndDate No run at or after this time, which lies after `startDate`.
-	EndDate nullable.Nullable[time.Time] `json:"endDate,omitempty"`
+	EndDate *time.Time `json:"endDate,omitempty"`
 
 	// ExecutionTimeout Seconds that an execution may take from the start of its first attempt, over all attempts, the delays between them and the wait for a callback; without it there is no bound. An attempt never gets more than what is left, no attempt is made that would start later, and the execution ends with `TIMEOUT`.
 	//
 	// Example: 3600
-	ExecutionTimeout nullable.Nullable[int] `json:"executionTimeout,omitempty"`
+	ExecutionTimeout *int `json:"executionTimeout,omitempty"`
 
 	// Interval Fixed distance between runs, 1 s to 366 days in whole milliseconds, as ISO 8601 duration without years and months (`PT30S`, `P1D`; a day is 24 hours) or Go duration (`30s`). Answered as ISO 8601 in one form, with days, hours, minutes and seconds: `90m` and `PT90M` are `PT1H30M`. It counts from the creation of the job, or from the change of the interval.
 	//
 	// Example: PT30S
-	Interval nullable.Nullable[string] `json:"interval,omitempty"`
+	Interval *string `json:"interval,omitempty"`
 
 	// JitterSeconds Spreads the scheduled times: each run starts up to so many seconds after its slot, always the same for the same job and slot, and never as late as the next slot.
 	JitterSeconds *int `json:"jitterSeconds,omitempty"`
@@ -3890,7 +3889,7 @@ type JobSpec struct {
 	// MaxExecutions After so many executions of its schedule the job becomes `inactive`; without it there is no bound.
 	//
 	// Example: 1000
-	MaxExecutions nullable.Nullable[int64] `json:"maxExecutions,omitempty"`
+	MaxExecutions *int64 `json:"maxExecutions,omitempty"`
 
 	// MisfireGraceSeconds A scheduled time that is promoted at most so many seconds late runs as if it were on time.
 	MisfireGraceSeconds *int `json:"misfireGraceSeconds,omitempty"`
@@ -3921,10 +3920,10 @@ type JobSpec struct {
 	// RunAt The only time at which the job runs.
 	//
 	// Example: 2026-03-01T09:00:00+08:00
-	RunAt nullable.Nullable[time.Time] `json:"runAt,omitempty"`
+	RunAt *time.Time `json:"runAt,omitempty"`
 
 	// StartDate No run before this time.
-	StartDate nullable.Nullable[time.Time] `json:"startDate,omitempty"`
+	StartDate *time.Time `json:"startDate,omitempty"`
 
 	// Tags Labels to find the job by, in lists and bulk calls.
 	Tags *[]string `json:"tags,omitempty"`
@@ -3940,7 +3939,7 @@ type JobSpec struct {
 	Timezone *string `json:"timezone,omitempty"`
 
 	// Trigger `manual` says that the job has no schedule and runs only when it is triggered. Exactly one of `cronExpression`, `interval`, `runAt` and this has to be given, so that a schedule that was left out by mistake is noticed.
-	Trigger nullable.Nullable[JobSpecTrigger] `json:"trigger,omitempty"`
+	Trigger *JobSpecTrigger `json:"trigger,omitempty"`
 }
 
 // JobSpecTrigger `manual` says that the job has no schedule and runs only when it is triggered. Exactly one of `cronExpression`, `interval`, `runAt` and this has to be given, so that a schedule that was left out by mistake is noticed.
@@ -3983,7 +3982,7 @@ type JobVersion struct {
 	// RestoredFrom The version that it brought back.
 	//
 	// Example: 1
-	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
+	RestoredFrom *int `json:"restoredFrom"`
 
 	// Version The number of the version.
 	//
@@ -4002,7 +4001,7 @@ type JobVersionPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // JobVersionSummary A version of a job without its definition.
@@ -4026,7 +4025,7 @@ type JobVersionSummary struct {
 	// RestoredFrom The version that it brought back.
 	//
 	// Example: 1
-	RestoredFrom nullable.Nullable[int] `json:"restoredFrom"`
+	RestoredFrom *int `json:"restoredFrom"`
 
 	// Version The number of the version.
 	//
@@ -4071,7 +4070,7 @@ type LimitMet struct {
 	Name string `json:"name"`
 
 	// ResetAt When it is free again by itself, in whole seconds, as `Retry-After` has it; null where waiting does not help.
-	ResetAt nullable.Nullable[time.Time] `json:"resetAt"`
+	ResetAt *time.Time `json:"resetAt"`
 
 	// Value What is allowed, in the unit of the limit.
 	//
@@ -4115,7 +4114,7 @@ type LogLine struct {
 	Continues bool `json:"continues"`
 
 	// Dropped How much was not kept up to this number; null for a line.
-	Dropped nullable.Nullable[LogDropped] `json:"dropped"`
+	Dropped *LogDropped `json:"dropped"`
 
 	// ID Its place among the lines of the execution; a `cursor`.
 	//
@@ -4128,7 +4127,7 @@ type LogLine struct {
 	Number int `json:"number"`
 
 	// Stream Null with `dropped`.
-	Stream nullable.Nullable[LogStream] `json:"stream"`
+	Stream *LogStream `json:"stream"`
 
 	// Text Without the end of the line; at most 8 KiB.
 	//
@@ -4147,7 +4146,7 @@ type LogPage struct {
 	// NextCursor For the next page; null where no further line was written by now.
 	//
 	// Example: 1.200
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // LogStream `stdout` and `stderr` are those of a command, or of a program outside the service (`stdout` where it does not say). `log` holds what a function or a script logged.
@@ -4161,17 +4160,17 @@ type Metrics struct {
 	ActiveWorkers int64 `json:"activeWorkers"`
 
 	// DurationMs How long the last attempts of executions that completed or failed took, in milliseconds; null if there are none. See `durationMs` of `GET /executions/stats`.
-	DurationMs nullable.Nullable[struct {
+	DurationMs *struct {
 		// Avg The mean, in milliseconds.
 		//
 		// Example: 130.5
 		Avg float64 `json:"avg"`
-	}] `json:"durationMs"`
+	} `json:"durationMs"`
 
 	// ErrorRate The share of failed ones among those that completed or failed; null where there are none.
 	//
 	// Example: 0.01
-	ErrorRate nullable.Nullable[float64] `json:"errorRate"`
+	ErrorRate *float64 `json:"errorRate"`
 
 	// Executions What executions came to since the service began to count, up to some 15 seconds before; it only grows.
 	Executions struct {
@@ -4232,7 +4231,7 @@ type Metrics struct {
 	// RetryRate The share that took more than one attempt, likewise.
 	//
 	// Example: 0.02
-	RetryRate nullable.Nullable[float64] `json:"retryRate"`
+	RetryRate *float64 `json:"retryRate"`
 
 	// Running Executions that run.
 	//
@@ -4240,12 +4239,12 @@ type Metrics struct {
 	Running int64 `json:"running"`
 
 	// TakenAt The half minute in which they were taken.
-	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
+	TakenAt *time.Time `json:"takenAt"`
 
 	// TimeoutRate The share that failed by `TIMEOUT`, likewise.
 	//
 	// Example: 0
-	TimeoutRate nullable.Nullable[float64] `json:"timeoutRate"`
+	TimeoutRate *float64 `json:"timeoutRate"`
 
 	// Waiting Executions that wait.
 	//
@@ -4322,7 +4321,7 @@ type MetricsCount struct {
 	Running int64 `json:"running"`
 
 	// TakenAt The half minute in which they were taken.
-	TakenAt nullable.Nullable[time.Time] `json:"takenAt"`
+	TakenAt *time.Time `json:"takenAt"`
 
 	// Waiting Executions that wait.
 	//
@@ -4360,16 +4359,16 @@ type Monitor struct {
 	// CronExpression When runs should start, read in `timezone`; this or `intervalSeconds`.
 	//
 	// Example: 0 2 * * *
-	CronExpression nullable.Nullable[string] `json:"cronExpression"`
+	CronExpression *string `json:"cronExpression"`
 
 	// DeadlineAt When it fails, unless a ping comes before; null where no deadline goes on.
-	DeadlineAt nullable.Nullable[time.Time] `json:"deadlineAt"`
+	DeadlineAt *time.Time `json:"deadlineAt"`
 
 	// DownSince When the first of the failures was found that took it down; null where it is not down.
-	DownSince nullable.Nullable[time.Time] `json:"downSince"`
+	DownSince *time.Time `json:"downSince"`
 
 	// ExpectedAt When the next run should start; null before the first ping and while it is paused.
-	ExpectedAt nullable.Nullable[time.Time] `json:"expectedAt"`
+	ExpectedAt *time.Time `json:"expectedAt"`
 
 	// ExtendOnLog Whether a `log` ping extends the time of a run: to a completion grace from then.
 	ExtendOnLog bool `json:"extendOnLog"`
@@ -4390,10 +4389,10 @@ type Monitor struct {
 	// IntervalSeconds Seconds after a run in which the next one should start, counted from its start where it comes in good time, and from its end otherwise.
 	//
 	// Example: 600
-	IntervalSeconds nullable.Nullable[int] `json:"intervalSeconds"`
+	IntervalSeconds *int `json:"intervalSeconds"`
 
 	// LastPingAt When the last ping came; null before the first.
-	LastPingAt nullable.Nullable[time.Time] `json:"lastPingAt"`
+	LastPingAt *time.Time `json:"lastPingAt"`
 
 	// MaxRuntimeSeconds How many seconds a run should take at most, to which the grace is added.
 	//
@@ -4416,10 +4415,10 @@ type Monitor struct {
 	// PingURL Where to ping; a path where the installation does not know its address (`PUBLIC_URL`). Null to callers without `monitors:write`: the address alone lets a caller ping.
 	//
 	// Example: https://scheduler.example.com/ping/q83hK2mZx0yTn5cWb1LrVd7e
-	PingURL nullable.Nullable[string] `json:"pingUrl"`
+	PingURL *string `json:"pingUrl"`
 
 	// Reason Why it is down; null where it is not.
-	Reason nullable.Nullable[MonitorFailure] `json:"reason"`
+	Reason *MonitorFailure `json:"reason"`
 
 	// RecoveryThreshold How many successes in a row bring it up again.
 	//
@@ -4427,7 +4426,7 @@ type Monitor struct {
 	RecoveryThreshold int `json:"recoveryThreshold"`
 
 	// RunningSince When the run began that goes on; null where none does.
-	RunningSince nullable.Nullable[time.Time] `json:"runningSince"`
+	RunningSince *time.Time `json:"runningSince"`
 
 	// StartGraceSeconds How many seconds late a run may start before the monitor fails.
 	//
@@ -4473,7 +4472,7 @@ type MonitorPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // MonitorRun A run of a cron that runs elsewhere, as its pings told it, or one that did not come.
@@ -4484,18 +4483,18 @@ type MonitorRun struct {
 	// DurationMs Milliseconds from the one to the other; null where one is not known.
 	//
 	// Example: 61250
-	DurationMs nullable.Nullable[int64] `json:"durationMs"`
+	DurationMs *int64 `json:"durationMs"`
 
 	// EndedAt When it ended; null where that was not told.
-	EndedAt nullable.Nullable[time.Time] `json:"endedAt"`
+	EndedAt *time.Time `json:"endedAt"`
 
 	// ExitCode The exit code that it told; null where it told none.
 	//
 	// Example: 1
-	ExitCode nullable.Nullable[int] `json:"exitCode"`
+	ExitCode *int `json:"exitCode"`
 
 	// ExpectedAt When it should have started; null where that was not known.
-	ExpectedAt nullable.Nullable[time.Time] `json:"expectedAt"`
+	ExpectedAt *time.Time `json:"expectedAt"`
 
 	// Log What its pings said, the last 10,000 characters.
 	//
@@ -4516,15 +4515,15 @@ type MonitorRun struct {
 	// Reason What is wrong with it: a `MonitorFailure`, or `outage` where its ping may have been lost; null where nothing is.
 	//
 	// Example: too_slow
-	Reason nullable.Nullable[string] `json:"reason"`
+	Reason *string `json:"reason"`
 
 	// RunID The `rid` of its pings; null without one.
 	//
 	// Example: 2026-03-01-1
-	RunID nullable.Nullable[string] `json:"runId"`
+	RunID *string `json:"runId"`
 
 	// StartedAt When it began; null where that was not told.
-	StartedAt nullable.Nullable[time.Time] `json:"startedAt"`
+	StartedAt *time.Time `json:"startedAt"`
 }
 
 // MonitorRunBucket defines model for MonitorRunBucket.
@@ -4580,7 +4579,7 @@ type MonitorRunPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // MonitorSpec What a tenant may say of a monitor. Either `cronExpression` or `intervalSeconds` is needed.
@@ -4596,7 +4595,7 @@ type MonitorSpec struct {
 	// CronExpression When runs should start, read in `timezone`; this or `intervalSeconds`.
 	//
 	// Example: 0 2 * * *
-	CronExpression nullable.Nullable[string] `json:"cronExpression,omitempty"`
+	CronExpression *string `json:"cronExpression,omitempty"`
 
 	// ExtendOnLog Whether a `log` ping extends the time of a run: to a completion grace from then.
 	ExtendOnLog *bool `json:"extendOnLog,omitempty"`
@@ -4609,7 +4608,7 @@ type MonitorSpec struct {
 	// IntervalSeconds Seconds after a run in which the next one should start, counted from its start where it comes in good time, and from its end otherwise.
 	//
 	// Example: 600
-	IntervalSeconds nullable.Nullable[int] `json:"intervalSeconds,omitempty"`
+	IntervalSeconds *int `json:"intervalSeconds,omitempty"`
 
 	// MaxRuntimeSeconds How many seconds a run should take at most, to which the grace is added.
 	//
@@ -4661,7 +4660,7 @@ type NewAPIKey struct {
 	CreatedBy string `json:"createdBy"`
 
 	// ExpiresAt When the key stops working; null: never.
-	ExpiresAt nullable.Nullable[time.Time] `json:"expiresAt"`
+	ExpiresAt *time.Time `json:"expiresAt"`
 
 	// ID The id of the API key.
 	ID openapi_types.UUID `json:"id"`
@@ -4672,7 +4671,7 @@ type NewAPIKey struct {
 	Key string `json:"key"`
 
 	// LastUsedAt When it was used last, to the minute; null: never.
-	LastUsedAt nullable.Nullable[time.Time] `json:"lastUsedAt"`
+	LastUsedAt *time.Time `json:"lastUsedAt"`
 
 	// Name What the key is for.
 	//
@@ -4685,7 +4684,7 @@ type NewAPIKey struct {
 	Prefix string `json:"prefix"`
 
 	// RotatedAt When the key was replaced last.
-	RotatedAt nullable.Nullable[time.Time] `json:"rotatedAt"`
+	RotatedAt *time.Time `json:"rotatedAt"`
 
 	// Scopes What the key may do.
 	Scopes []Permission `json:"scopes"`
@@ -4721,7 +4720,7 @@ type NewNotification struct {
 	Events []NotificationEventType `json:"events"`
 
 	// FailingSince When the first of the attempts was that failed in a row; null where the last one did not fail.
-	FailingSince nullable.Nullable[time.Time] `json:"failingSince"`
+	FailingSince *time.Time `json:"failingSince"`
 
 	// GroupMinutes At most one message in so many minutes; 0 means a message for each event.
 	//
@@ -4743,7 +4742,7 @@ type NewNotification struct {
 	Name string `json:"name"`
 
 	// PreviousSecretUntil Until when messages are signed with the secret before the last rotation too; null where they are not.
-	PreviousSecretUntil nullable.Nullable[time.Time] `json:"previousSecretUntil"`
+	PreviousSecretUntil *time.Time `json:"previousSecretUntil"`
 
 	// QuietHours A time of each day in which nothing is told. Events are held and told together at its end; without it, none are held.
 	QuietHours *QuietHours `json:"quietHours,omitempty"`
@@ -4751,7 +4750,7 @@ type NewNotification struct {
 	// Secret What messages are signed with, shown this once, in the form of Standard Webhooks; null for kinds that are not signed.
 	//
 	// Example: whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw
-	Secret nullable.Nullable[string] `json:"secret"`
+	Secret *string `json:"secret"`
 
 	// Tags Only of jobs with one of these tags; none means every job.
 	Tags []string `json:"tags"`
@@ -4826,7 +4825,7 @@ type Notification struct {
 	Events []NotificationEventType `json:"events"`
 
 	// FailingSince When the first of the attempts was that failed in a row; null where the last one did not fail.
-	FailingSince nullable.Nullable[time.Time] `json:"failingSince"`
+	FailingSince *time.Time `json:"failingSince"`
 
 	// GroupMinutes At most one message in so many minutes; 0 means a message for each event.
 	//
@@ -4848,7 +4847,7 @@ type Notification struct {
 	Name string `json:"name"`
 
 	// PreviousSecretUntil Until when messages are signed with the secret before the last rotation too; null where they are not.
-	PreviousSecretUntil nullable.Nullable[time.Time] `json:"previousSecretUntil"`
+	PreviousSecretUntil *time.Time `json:"previousSecretUntil"`
 
 	// QuietHours A time of each day in which nothing is told. Events are held and told together at its end; without it, none are held.
 	QuietHours *QuietHours `json:"quietHours,omitempty"`
@@ -4900,16 +4899,16 @@ type NotificationDelivery struct {
 	Events []NotificationEvent `json:"events"`
 
 	// FinishedAt When it was delivered or failed; null before.
-	FinishedAt nullable.Nullable[time.Time] `json:"finishedAt"`
+	FinishedAt *time.Time `json:"finishedAt"`
 
 	// ID The id of the delivery; the header `webhook-id` of its messages.
 	ID openapi_types.UUID `json:"id"`
 
 	// LastAttemptAt When it was tried last; null before.
-	LastAttemptAt nullable.Nullable[time.Time] `json:"lastAttemptAt"`
+	LastAttemptAt *time.Time `json:"lastAttemptAt"`
 
 	// NextAttemptAt When it is tried next; null once it is finished.
-	NextAttemptAt nullable.Nullable[time.Time] `json:"nextAttemptAt"`
+	NextAttemptAt *time.Time `json:"nextAttemptAt"`
 
 	// NotificationID The notification.
 	NotificationID openapi_types.UUID `json:"notificationId"`
@@ -4922,7 +4921,7 @@ type NotificationDelivery struct {
 	// ResponseStatus The status of the last answer; null where there was none.
 	//
 	// Example: 200
-	ResponseStatus nullable.Nullable[int] `json:"responseStatus"`
+	ResponseStatus *int `json:"responseStatus"`
 
 	// Status `pending`: it waits, for its first attempt or the next one; `delivered`: the receiver took it; `failed`: nothing tries it again by itself.
 	Status NotificationDeliveryStatus `json:"status"`
@@ -4939,7 +4938,7 @@ type NotificationDeliveryPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // NotificationDeliveryStatus `pending`: it waits, for its first attempt or the next one; `delivered`: the receiver took it; `failed`: nothing tries it again by itself.
@@ -5047,7 +5046,7 @@ type NotificationPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // NotificationSpec What a tenant may say of a notification.
@@ -5099,22 +5098,22 @@ type Objective struct {
 	// BudgetLeft The share of the error budget that is left; negative where more was bad than may be.
 	//
 	// Example: 0.5
-	BudgetLeft nullable.Nullable[float64] `json:"budgetLeft"`
+	BudgetLeft *float64 `json:"budgetLeft"`
 
 	// BurnRate The burn rate over the window.
 	//
 	// Example: 0.5
-	BurnRate nullable.Nullable[float64] `json:"burnRate"`
+	BurnRate *float64 `json:"burnRate"`
 
 	// BurnRateHour The burn rate over the last hour, in whole five minutes.
 	//
 	// Example: 0.4
-	BurnRateHour nullable.Nullable[float64] `json:"burnRateHour"`
+	BurnRateHour *float64 `json:"burnRateHour"`
 
 	// BurnRateSixHours The burn rate over the last six hours, likewise.
 	//
 	// Example: 0.6
-	BurnRateSixHours nullable.Nullable[float64] `json:"burnRateSixHours"`
+	BurnRateSixHours *float64 `json:"burnRateSixHours"`
 
 	// CountedTo Up to when executions are counted; some 30 seconds ago.
 	CountedTo time.Time `json:"countedTo"`
@@ -5136,7 +5135,7 @@ type Objective struct {
 	ID openapi_types.UUID `json:"id"`
 
 	// JobID The job whose executions count; null where it is a tag.
-	JobID nullable.Nullable[openapi_types.UUID] `json:"jobId"`
+	JobID *openapi_types.UUID `json:"jobId"`
 
 	// Kind `success`: executions complete; those that neither completed nor failed do not count. `onTime`: executions of scheduled times start at most `thresholdMs` after them; a missed scheduled time counts as bad, unless the job was paused then, and one that the overlap policy skipped does not count.
 	//
@@ -5151,12 +5150,12 @@ type Objective struct {
 	// Share The share of good ones.
 	//
 	// Example: 0.9995
-	Share nullable.Nullable[float64] `json:"share"`
+	Share *float64 `json:"share"`
 
 	// Tag The tag of the jobs whose executions count; null where it is a job.
 	//
 	// Example: report
-	Tag nullable.Nullable[string] `json:"tag"`
+	Tag *string `json:"tag"`
 
 	// Target The share of executions that has to be good.
 	//
@@ -5166,7 +5165,7 @@ type Objective struct {
 	// ThresholdMs How late a start may be that is on time, in milliseconds; null of `success`.
 	//
 	// Example: 5000
-	ThresholdMs nullable.Nullable[int] `json:"thresholdMs"`
+	ThresholdMs *int `json:"thresholdMs"`
 
 	// UpdatedAt When it was changed last.
 	UpdatedAt time.Time `json:"updatedAt"`
@@ -5199,7 +5198,7 @@ type ObjectiveList struct {
 // ObjectiveSpec What somebody asks for; `jobId` or `tag` says of which executions.
 type ObjectiveSpec struct {
 	// JobID The job whose executions count.
-	JobID nullable.Nullable[openapi_types.UUID] `json:"jobId,omitempty"`
+	JobID *openapi_types.UUID `json:"jobId,omitempty"`
 
 	// Kind `success`: executions complete; those that neither completed nor failed do not count. `onTime`: executions of scheduled times start at most `thresholdMs` after them; a missed scheduled time counts as bad, unless the job was paused then, and one that the overlap policy skipped does not count.
 	//
@@ -5214,7 +5213,7 @@ type ObjectiveSpec struct {
 	// Tag Executions count of jobs that have this tag when they are counted.
 	//
 	// Example: report
-	Tag nullable.Nullable[string] `json:"tag,omitempty"`
+	Tag *string `json:"tag,omitempty"`
 
 	// Target The share of executions that has to be good.
 	//
@@ -5224,7 +5223,7 @@ type ObjectiveSpec struct {
 	// ThresholdMs How late a start may be that is on time, in milliseconds; for `onTime`, and only there.
 	//
 	// Example: 5000
-	ThresholdMs nullable.Nullable[int] `json:"thresholdMs,omitempty"`
+	ThresholdMs *int `json:"thresholdMs,omitempty"`
 
 	// WindowDays For how many days the share is computed.
 	//
@@ -5235,10 +5234,10 @@ type ObjectiveSpec struct {
 // Occurrence A time that the schedule names, whether the job runs then or not.
 type Occurrence struct {
 	// ClockChange What a clock change does to it; null where none does.
-	ClockChange nullable.Nullable[ClockChange] `json:"clockChange"`
+	ClockChange *ClockChange `json:"clockChange"`
 
 	// DropReason Why it does not run; null where it does.
-	DropReason nullable.Nullable[DropReason] `json:"dropReason"`
+	DropReason *DropReason `json:"dropReason"`
 
 	// JitterSeconds Seconds from `nominalAt` to `scheduledAt`.
 	//
@@ -5258,7 +5257,7 @@ type Occurrence struct {
 	// ScheduledAt When the job runs, which is `nominalAt` plus the jitter, with the offset of the job's zone; null if it does not run.
 	//
 	// Example: 2026-03-29T03:30:04.25+02:00
-	ScheduledAt nullable.Nullable[time.Time] `json:"scheduledAt"`
+	ScheduledAt *time.Time `json:"scheduledAt"`
 }
 
 // OutputLine A line of output.
@@ -5320,7 +5319,7 @@ type PauseRequest struct {
 	// Until The pause ends by itself then, a time in the future; what it held back is treated as the job's `misfirePolicy` says. Without it, the pause lasts until somebody resumes the job.
 	//
 	// Example: 2026-03-02T06:00:00Z
-	Until nullable.Nullable[time.Time] `json:"until,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Permission What an operation needs, see the table of roles at the top.
@@ -5356,20 +5355,20 @@ type Queues struct {
 	Lanes []Lane `json:"lanes"`
 
 	// Service Of all tenants, some seconds old; null unless a platform administrator asks.
-	Service nullable.Nullable[struct {
+	Service *struct {
 		// Hints Hints in Redis by lane; empty without it.
 		Hints map[string]int64 `json:"hints"`
 
 		// Running Executions that run; null where it is not known.
 		//
 		// Example: 1
-		Running nullable.Nullable[int64] `json:"running"`
+		Running *int64 `json:"running"`
 
 		// Waiting Executions that wait; null where it is not known.
 		//
 		// Example: 4
-		Waiting nullable.Nullable[int64] `json:"waiting"`
-	}] `json:"service"`
+		Waiting *int64 `json:"waiting"`
+	} `json:"service"`
 }
 
 // QueuesBackend What workers learn from what to run.
@@ -5410,7 +5409,7 @@ type RecentRun struct {
 	// DurationMs Milliseconds that its last attempt took; null where none ended.
 	//
 	// Example: 12.5
-	DurationMs nullable.Nullable[float64] `json:"durationMs"`
+	DurationMs *float64 `json:"durationMs"`
 
 	// ID The execution.
 	ID openapi_types.UUID `json:"id"`
@@ -5513,7 +5512,7 @@ type RemoteExecution struct {
 	// Parameters The parameters of the job, with those of the trigger set over them; null where there are none.
 	//
 	// Example: {"month":"2026-03"}
-	Parameters nullable.Nullable[map[string]interface{}] `json:"parameters"`
+	Parameters *map[string]interface{} `json:"parameters"`
 
 	// ScheduledAt The scheduled time, the same in every attempt.
 	ScheduledAt time.Time `json:"scheduledAt"`
@@ -5791,7 +5790,7 @@ type SecretPage struct {
 	// NextCursor For the next page; null on the last.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // SecretValue defines model for SecretValue.
@@ -5905,7 +5904,7 @@ type ServiceJobStatus struct {
 		Job Job `json:"job"`
 
 		// LastExecution The newest by `scheduledAt`; null where there is none.
-		LastExecution nullable.Nullable[Execution] `json:"lastExecution"`
+		LastExecution *Execution `json:"lastExecution"`
 	} `json:"data"`
 
 	// Success Always true.
@@ -5923,7 +5922,7 @@ type SetApplication struct {
 	// After The section begins behind this name; null or left out at the beginning of the set.
 	//
 	// Example: daily report
-	After nullable.Nullable[string] `json:"after,omitempty"`
+	After *string `json:"after,omitempty"`
 
 	// Hash The `hash` of the plan.
 	//
@@ -5939,7 +5938,7 @@ type SetApplication struct {
 	// Through The last name of the section; null or left out at the end of the set.
 	//
 	// Example: weekly report
-	Through nullable.Nullable[string] `json:"through,omitempty"`
+	Through *string `json:"through,omitempty"`
 }
 
 // SetChange defines model for SetChange.
@@ -5953,7 +5952,7 @@ type SetChange struct {
 	Fields []Change `json:"fields"`
 
 	// JobID The id of the job; null where there is none yet, and where several jobs outside the set have the name.
-	JobID nullable.Nullable[openapi_types.UUID] `json:"jobId"`
+	JobID *openapi_types.UUID `json:"jobId"`
 
 	// Name The name of the job.
 	//
@@ -5963,7 +5962,7 @@ type SetChange struct {
 	// Set The other set that it is taken over from, or that has the name; null: none.
 	//
 	// Example: billing
-	Set nullable.Nullable[string] `json:"set"`
+	Set *string `json:"set"`
 }
 
 // SetChangeAction What becomes of it. `conflict`: nothing, until somebody decides.
@@ -5996,7 +5995,7 @@ type SetOutcome struct {
 	// Through As in the plan.
 	//
 	// Example: weekly report
-	Through nullable.Nullable[string] `json:"through"`
+	Through *string `json:"through"`
 }
 
 // SetPlan defines model for SetPlan.
@@ -6047,12 +6046,12 @@ type SetPlan struct {
 	// MaxJobs How many jobs the tenant may have; null: any number.
 	//
 	// Example: 10000
-	MaxJobs nullable.Nullable[int64] `json:"maxJobs"`
+	MaxJobs *int64 `json:"maxJobs"`
 
 	// Through The last name that the plan is about; null: it goes to the end of the set. `jobs` behind it were passed over.
 	//
 	// Example: weekly report
-	Through nullable.Nullable[string] `json:"through"`
+	Through *string `json:"through"`
 
 	// Unchanged How many jobs are as they are wanted.
 	//
@@ -6068,7 +6067,7 @@ type SetSection struct {
 	// After The section begins behind this name; null or left out at the beginning of the set.
 	//
 	// Example: daily report
-	After nullable.Nullable[string] `json:"after,omitempty"`
+	After *string `json:"after,omitempty"`
 
 	// Jobs The definitions of the section, each name once; empty where it has none.
 	Jobs []JobSpec `json:"jobs"`
@@ -6079,7 +6078,7 @@ type SetSection struct {
 	// Through The last name of the section; null or left out at the end of the set.
 	//
 	// Example: weekly report
-	Through nullable.Nullable[string] `json:"through,omitempty"`
+	Through *string `json:"through,omitempty"`
 }
 
 // Setting A variable of the processes' environments that changes while they run.
@@ -6088,12 +6087,12 @@ type Setting struct {
 	Allowed []string `json:"allowed"`
 
 	// ChangedAt When it was set or reset last; null if it never was.
-	ChangedAt nullable.Nullable[time.Time] `json:"changedAt"`
+	ChangedAt *time.Time `json:"changedAt"`
 
 	// ChangedBy Who did that; null if nobody did.
 	//
 	// Example: ada
-	ChangedBy nullable.Nullable[string] `json:"changedBy"`
+	ChangedBy *string `json:"changedBy"`
 
 	// Default The value where nothing is said.
 	//
@@ -6108,12 +6107,12 @@ type Setting struct {
 	// Maximum The largest number; null of a level.
 	//
 	// Example: 100000000
-	Maximum nullable.Nullable[int] `json:"maximum"`
+	Maximum *int `json:"maximum"`
 
 	// Minimum The least number; null of a level.
 	//
 	// Example: 0
-	Minimum nullable.Nullable[int] `json:"minimum"`
+	Minimum *int `json:"minimum"`
 
 	// Name The name of the variable.
 	//
@@ -6131,7 +6130,7 @@ type Setting struct {
 	// Value What processes go by. Where `source` is `environment`, it is the value of the process that answers; null where that process does not read the variable.
 	//
 	// Example: 5000
-	Value nullable.Nullable[string] `json:"value"`
+	Value *string `json:"value"`
 }
 
 // SettingSource `database`: somebody set it here; `environment`: each process goes by its own environment, or by the default.
@@ -6307,7 +6306,7 @@ type Tenant struct {
 	// StatusReason What an administrator gave as the reason; null where none was given.
 	//
 	// Example: the warehouse is being migrated
-	StatusReason nullable.Nullable[string] `json:"statusReason"`
+	StatusReason *string `json:"statusReason"`
 
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
@@ -6321,37 +6320,37 @@ type Tenant struct {
 // TenantLimits What a tenant may have. Null, or nothing, means what the operator configured for all.
 type TenantLimits struct {
 	// JobTypes The types that new and changed definitions may have; null means any but `command`, which has to be named.
-	JobTypes nullable.Nullable[[]JobType] `json:"jobTypes,omitempty"`
+	JobTypes *[]JobType `json:"jobTypes"`
 
 	// MaxAPIKeys API keys; 100 where nothing is said.
 	//
 	// Example: 100
-	MaxAPIKeys nullable.Nullable[int] `json:"maxApiKeys,omitempty"`
+	MaxAPIKeys *int `json:"maxApiKeys"`
 
 	// MaxCalendars Calendars; 1000 where nothing is said.
 	//
 	// Example: 1000
-	MaxCalendars nullable.Nullable[int] `json:"maxCalendars,omitempty"`
+	MaxCalendars *int `json:"maxCalendars"`
 
 	// MaxExecutionsPerDay Executions that are made in a day of UTC, by the schedule, by triggers and retries, and by backfills; each counts once, on the day on which it is made. A scheduled time beyond it becomes an execution that is `skipped` and says why, a trigger or retry is answered 429, and a backfill waits for the next day. What is `skipped` or `missed` does not count, nor do further attempts of an execution.
 	//
 	// Example: 100000
-	MaxExecutionsPerDay nullable.Nullable[int] `json:"maxExecutionsPerDay,omitempty"`
+	MaxExecutionsPerDay *int `json:"maxExecutionsPerDay"`
 
 	// MaxJobs Jobs that are not deleted.
 	//
 	// Example: 1000
-	MaxJobs nullable.Nullable[int] `json:"maxJobs,omitempty"`
+	MaxJobs *int `json:"maxJobs"`
 
 	// MaxPayloadBytes The size of a request's body.
 	//
 	// Example: 65536
-	MaxPayloadBytes nullable.Nullable[int] `json:"maxPayloadBytes,omitempty"`
+	MaxPayloadBytes *int `json:"maxPayloadBytes"`
 
 	// MaxRunning Executions that run at once, on all workers together; more wait.
 	//
 	// Example: 50
-	MaxRunning nullable.Nullable[int] `json:"maxRunning,omitempty"`
+	MaxRunning *int `json:"maxRunning"`
 
 	// MaxRunningByType The same for one job type, beside `maxRunning`.
 	//
@@ -6361,27 +6360,27 @@ type TenantLimits struct {
 	// MaxSecrets Secrets; 1000 where nothing is said.
 	//
 	// Example: 1000
-	MaxSecrets nullable.Nullable[int] `json:"maxSecrets,omitempty"`
+	MaxSecrets *int `json:"maxSecrets"`
 
 	// MaxWaiting Executions that wait; see `maxWaitingPerJob`.
 	//
 	// Example: 1000000
-	MaxWaiting nullable.Nullable[int] `json:"maxWaiting,omitempty"`
+	MaxWaiting *int `json:"maxWaiting"`
 
 	// MaxWaitingPerJob Executions of one job that wait. Where as many wait as may, a trigger, a retry and a new backfill are answered 429, a due scheduled time becomes an execution that is `skipped` and says why, and a running backfill makes nothing until there is room. Exact up to 1000; above that, what waits is counted about every second, and more may wait by what is made meanwhile.
 	//
 	// Example: 100000
-	MaxWaitingPerJob nullable.Nullable[int] `json:"maxWaitingPerJob,omitempty"`
+	MaxWaitingPerJob *int `json:"maxWaitingPerJob"`
 
 	// MinIntervalSeconds The smallest distance in seconds between two scheduled times of a schedule, looked for among its next 100. Jobs that are stored already stay as they are.
 	//
 	// Example: 60
-	MinIntervalSeconds nullable.Nullable[int] `json:"minIntervalSeconds,omitempty"`
+	MinIntervalSeconds *int `json:"minIntervalSeconds"`
 
 	// RequestsPerSecond API requests a second, on all processes together. A request counts for one more for each whole 4 KiB of its body.
 	//
 	// Example: 100
-	RequestsPerSecond nullable.Nullable[int] `json:"requestsPerSecond,omitempty"`
+	RequestsPerSecond *int `json:"requestsPerSecond"`
 }
 
 // TenantPage defines model for TenantPage.
@@ -6395,7 +6394,7 @@ type TenantPage struct {
 	// NextCursor For the next page; null on the last one.
 	//
 	// Example: c1.x7Jq0v3nB2mYtK8dQzLr
-	NextCursor nullable.Nullable[string] `json:"nextCursor"`
+	NextCursor *string `json:"nextCursor"`
 }
 
 // TenantSpec defines model for TenantSpec.
@@ -6443,7 +6442,7 @@ type TenantUsage struct {
 	// ExecutionsToday Executions that were made today (UTC), as `maxExecutionsPerDay` counts them; null for a tenant without a limit on them, for which they are not counted.
 	//
 	// Example: 9120
-	ExecutionsToday nullable.Nullable[int] `json:"executionsToday"`
+	ExecutionsToday *int `json:"executionsToday"`
 
 	// Jobs Jobs that are not deleted.
 	//
@@ -6499,7 +6498,7 @@ type TenantWithUsage struct {
 	// StatusReason What an administrator gave as the reason; null where none was given.
 	//
 	// Example: the warehouse is being migrated
-	StatusReason nullable.Nullable[string] `json:"statusReason"`
+	StatusReason *string `json:"statusReason"`
 
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updatedAt"`
@@ -6518,7 +6517,7 @@ type TimelinePhase struct {
 	// Attempt Of `attempt` its number, of `retry` that of the attempt after it.
 	//
 	// Example: 1
-	Attempt nullable.Nullable[int] `json:"attempt"`
+	Attempt *int `json:"attempt"`
 
 	// DurationMs Milliseconds, to the microsecond; by now where it goes on.
 	//
@@ -6526,19 +6525,19 @@ type TimelinePhase struct {
 	DurationMs float64 `json:"durationMs"`
 
 	// EndedAt When it ended; null while it goes on.
-	EndedAt nullable.Nullable[time.Time] `json:"endedAt"`
+	EndedAt *time.Time `json:"endedAt"`
 
 	// Kind `promotion`: it was due, and no promoter had made it yet. `delay`: it might start only later, because it was late and late executions start at a rate. It is told apart while it waits, and counts as `queue` afterwards. `limit`: as many ran as might. `backlog`: executions of the tenant that were made before it started first. `queue`: a worker had to take it. `attempt`: it ran, or its target worked and had not reported the end. `retry`: the backoff after an attempt, and the wait for a worker.
 	Kind TimelinePhaseKind `json:"kind"`
 
 	// Limit Of `limit`, which; `job_limit`, `type_limit` or `tenant_limit`.
-	Limit nullable.Nullable[WaitReason] `json:"limit"`
+	Limit *WaitReason `json:"limit"`
 
 	// StartedAt When it began.
 	StartedAt time.Time `json:"startedAt"`
 
 	// Status Of an `attempt`, how it ended; `running` while it has not.
-	Status nullable.Nullable[ExecutionStatus] `json:"status"`
+	Status *ExecutionStatus `json:"status"`
 }
 
 // TimelinePhaseKind `promotion`: it was due, and no promoter had made it yet. `delay`: it might start only later, because it was late and late executions start at a rate. It is told apart while it waits, and counts as `queue` afterwards. `limit`: as many ran as might. `backlog`: executions of the tenant that were made before it started first. `queue`: a worker had to take it. `attempt`: it ran, or its target worked and had not reported the end. `retry`: the backoff after an attempt, and the wait for a worker.
@@ -6721,23 +6720,23 @@ type WaitingOn struct {
 	// Key Of `concurrency_key`, the key; of `circuit_breaker`, the host.
 	//
 	// Example: device-7
-	Key nullable.Nullable[string] `json:"key"`
+	Key *string `json:"key"`
 
 	// Limit Of a limit, how many may.
 	//
 	// Example: 2
-	Limit nullable.Nullable[int] `json:"limit"`
+	Limit *int `json:"limit"`
 
 	// Reason What an execution waits for, the first of these that is in its way. `cancelling`: nothing; its job was stopped or deleted with many executions, or its tenant is suspended, and it is cancelled soon. `circuit_breaker`: the host that its job calls (`key`) fails, and calls are held back; it asks again at `until`. `retry`: its backoff, until `until`. `rate`: it is late, and late executions are started at a rate; its turn is at `until`. `delayed`: it may start at `until`. `no_worker`: no living worker runs its job type, or of type `remote` has its function. `job_limit`: the job's `maxConcurrent`. `concurrency_key`: another execution with the same key runs. `type_limit`, `tenant_limit`: what the tenant may run at once, of its type or in all. `callback`: it runs, and its target reports the end; without a report or a heartbeat the attempt may end at `until`. `storage`: it ran, and the database refused its outcome; the outcome is kept, `reason` of the execution says why, it is tried again at `until`, and a request to cancel the execution has it tried at once. `dispatching`: nothing; a worker is about to claim it, or all of them are busy.
 	Reason WaitReason `json:"reason"`
 
 	// Until When it may start, where that is known; of `callback`, when the wait may end next.
-	Until nullable.Nullable[time.Time] `json:"until"`
+	Until *time.Time `json:"until"`
 
 	// Used Of a limit, how many executions count against it now; it may be above `limit` after that was lowered.
 	//
 	// Example: 2
-	Used nullable.Nullable[int] `json:"used"`
+	Used *int `json:"used"`
 }
 
 // WasmConfig The `config` of a job of type `wasm`. A null counts as absent. A trigger may override `parameters`, name by name. The module reads one JSON object with `parameters`, `executionId`, `jobId`, `attempt`, `scheduledAt` and `idempotencyKey` on standard input; what it writes on standard output is the result, as JSON, and standard error is its log.
@@ -6773,7 +6772,7 @@ type Worker struct {
 	// Host Where it runs; null unless a platform administrator asks.
 	//
 	// Example: worker-7c9d
-	Host nullable.Nullable[string] `json:"host"`
+	Host *string `json:"host"`
 
 	// ID The id of the worker.
 	ID openapi_types.UUID `json:"id"`
@@ -6789,7 +6788,7 @@ type Worker struct {
 	// RunningOfAll How many executions it runs of all tenants; null unless a platform administrator asks.
 	//
 	// Example: 12
-	RunningOfAll nullable.Nullable[int] `json:"runningOfAll"`
+	RunningOfAll *int `json:"runningOfAll"`
 
 	// Slots How many executions it runs at once.
 	//

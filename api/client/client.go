@@ -20,7 +20,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 )
@@ -155,7 +154,7 @@ func Wasm(c api.WasmConfig) (config api.JobConfig) {
 }
 
 // Items iterates over all items of a list, page by page. An error ends it.
-func Items[T any](page func(cursor *string) (items []T, next nullable.Nullable[string], err error)) iter.Seq2[T, error] {
+func Items[T any](page func(cursor *string) (items []T, next *string, err error)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var cursor *string
 		for {
@@ -170,18 +169,17 @@ func Items[T any](page func(cursor *string) (items []T, next nullable.Nullable[s
 					return
 				}
 			}
-			if next.IsNull() || !next.IsSpecified() {
+			if next == nil {
 				return
 			}
-			after := next.MustGet()
-			cursor = &after
+			cursor = next
 		}
 	}
 }
 
 // Jobs iterates over the jobs that fit.
 func (c *Client) Jobs(ctx context.Context, p api.ListJobsParams) iter.Seq2[api.Job, error] {
-	return Items(func(cursor *string) ([]api.Job, nullable.Nullable[string], error) {
+	return Items(func(cursor *string) ([]api.Job, *string, error) {
 		p.Cursor = cursor
 		got, err := c.ListJobsWithResponse(ctx, &p)
 		if err != nil {
@@ -193,7 +191,7 @@ func (c *Client) Jobs(ctx context.Context, p api.ListJobsParams) iter.Seq2[api.J
 
 // Executions iterates over the executions that fit.
 func (c *Client) Executions(ctx context.Context, p api.ListExecutionsParams) iter.Seq2[api.Execution, error] {
-	return Items(func(cursor *string) ([]api.Execution, nullable.Nullable[string], error) {
+	return Items(func(cursor *string) ([]api.Execution, *string, error) {
 		p.Cursor = cursor
 		got, err := c.ListExecutionsWithResponse(ctx, &p)
 		if err != nil {

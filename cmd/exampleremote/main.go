@@ -44,7 +44,11 @@ func run(ctx context.Context, address, key string) error {
 
 // countWords is a function of the worker. Its value becomes the result, as JSON.
 func countWords(ctx context.Context, e api.RemoteExecution, tell teller) (any, error) {
-	words := strings.Fields(fmt.Sprint(e.Parameters.MustGet()["text"]))
+	var text any
+	if e.Parameters != nil {
+		text = (*e.Parameters)["text"]
+	}
+	words := strings.Fields(fmt.Sprint(text))
 	tell.print(fmt.Sprintf("counts %d words", len(words)))
 	for i := range words {
 		if ctx.Err() != nil { // the time is up, somebody cancelled it, or the attempt was lost

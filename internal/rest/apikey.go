@@ -40,7 +40,7 @@ func (s *server) ListAPIKeys(ctx context.Context, request api.ListAPIKeysRequest
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(k apikey.Key) cursor.Place { return cursor.Place{At: k.CreatedAt, ID: k.ID} })
-	answer := api.ListAPIKeys200JSONResponse{Items: make([]api.APIKey, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListAPIKeys200JSONResponse{Items: make([]api.APIKey, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewKey(one)
 	}
@@ -75,7 +75,7 @@ func (s *server) RotateAPIKey(ctx context.Context, request api.RotateAPIKeyReque
 }
 
 func newKey(body api.APIKeySpec) apikey.Spec {
-	spec := apikey.Spec{Name: body.Name, ExpiresAt: orNil(body.ExpiresAt), Scopes: make([]identity.Permission, len(body.Scopes))}
+	spec := apikey.Spec{Name: body.Name, ExpiresAt: body.ExpiresAt, Scopes: make([]identity.Permission, len(body.Scopes))}
 	for i, scope := range body.Scopes {
 		spec.Scopes[i] = identity.Permission(scope)
 	}
@@ -85,7 +85,7 @@ func newKey(body api.APIKeySpec) apikey.Spec {
 func viewKey(k apikey.Key) api.APIKey {
 	view := api.APIKey{
 		ID: k.ID, TenantID: k.TenantID, Name: k.Name, Prefix: k.Prefix, Scopes: make([]api.Permission, len(k.Scopes)),
-		ExpiresAt: orNull(k.ExpiresAt), LastUsedAt: orNull(k.LastUsedAt), CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, RotatedAt: orNull(k.RotatedAt),
+		ExpiresAt: k.ExpiresAt, LastUsedAt: k.LastUsedAt, CreatedBy: k.CreatedBy, CreatedAt: k.CreatedAt, RotatedAt: k.RotatedAt,
 	}
 	for i, scope := range k.Scopes {
 		view.Scopes[i] = api.Permission(scope)

@@ -110,7 +110,7 @@ func (s *server) ListAudit(ctx context.Context, request api.ListAuditRequestObje
 	if after != nil {
 		next = s.onward(page, &cursor.Place{At: after.At, Text: strconv.Itoa(after.Shard) + "." + strconv.FormatInt(after.Seq, 10)})
 	}
-	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListAudit200JSONResponse{Items: make([]api.AuditEntry, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, e := range list {
 		answer.Items[i] = api.AuditEntry{
 			Shard: e.Shard, Seq: e.Seq, At: e.At, ActorKind: api.AuditEntryActorKind(e.ActorKind), Actor: e.Actor, Address: e.Address,

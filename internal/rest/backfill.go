@@ -3,8 +3,6 @@ package rest
 import (
 	"context"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/backfill"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -54,7 +52,7 @@ func (s *server) ListBackfills(ctx context.Context, request api.ListBackfillsReq
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(b backfill.Backfill) cursor.Place { return cursor.Place{At: b.CreatedAt, ID: b.ID} })
-	answer := api.ListBackfills200JSONResponse{Items: make([]api.BackfillSummary, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListBackfills200JSONResponse{Items: make([]api.BackfillSummary, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewSummary(one)
 	}
@@ -81,10 +79,8 @@ func (s *server) CancelBackfill(ctx context.Context, request api.CancelBackfillR
 
 func viewPlan(p backfill.Plan) api.BackfillPlan {
 	view := api.BackfillPlan{Total: p.Total}
-	view.FirstAt.SetNull()
-	view.LastAt.SetNull()
 	if p.Total > 0 {
-		view.FirstAt, view.LastAt = nullable.NewNullableWithValue(p.First), nullable.NewNullableWithValue(p.Last)
+		view.FirstAt, view.LastAt = new(p.First), new(p.Last)
 	}
 	return view
 }
@@ -93,7 +89,7 @@ func viewSummary(b backfill.Backfill) api.BackfillSummary {
 	view := api.BackfillSummary{
 		ID: b.ID, TenantID: b.TenantID, JobID: b.JobID, JobVersion: b.JobVersion, From: b.From, To: b.To, RatePerMinute: b.RatePerMinute, DailyShare: b.DailyShare,
 		Parameters: rawOrNull(b.Parameters), Status: api.BackfillStatus(b.Status), Total: b.Total, Created: b.Created, Progress: b.Progress(),
-		CreatedBy: b.RequestedBy, HeldBy: textOrNull(b.HeldBy), CreatedAt: b.CreatedAt, FinishedAt: orNull(b.FinishedAt),
+		CreatedBy: b.RequestedBy, HeldBy: textOrNull(b.HeldBy), CreatedAt: b.CreatedAt, FinishedAt: b.FinishedAt,
 	}
 	if b.Outcomes != nil {
 		outcomes := viewOutcomes(b.Outcomes)

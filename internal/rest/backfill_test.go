@@ -176,7 +176,7 @@ func TestCancelABackfill(t *testing.T) {
 		t.Errorf("listed without: %+v", got)
 	}
 	got := read[api.Backfill](t, b.do(t, request{method: "POST", path: path + "/cancel", token: token}), http.StatusOK)
-	if got.Status != api.BackfillStatusCancelled || got.Outcomes.Cancelled != 1 || got.Outcomes.Pending != 0 || got.FinishedAt.IsNull() {
+	if got.Status != api.BackfillStatusCancelled || got.Outcomes.Cancelled != 1 || got.Outcomes.Pending != 0 || got.FinishedAt == nil {
 		t.Errorf("cancelled: %+v", got)
 	}
 	again := read[api.Backfill](t, b.do(t, request{method: "POST", path: path + "/cancel", token: token}), http.StatusOK)
@@ -187,7 +187,7 @@ func TestCancelABackfill(t *testing.T) {
 		t.Errorf("one that does not run was counted: %+v", got)
 	}
 	one := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + id.String(), token: token}), http.StatusOK)
-	if one.Status != api.ExecutionStatusCancelled || one.BackfillID.MustGet() != of.ID || one.TriggerType != api.TriggerTypeBackfill || one.Reason.MustGet() == "" {
+	if one.Status != api.ExecutionStatusCancelled || *one.BackfillID != of.ID || one.TriggerType != api.TriggerTypeBackfill || *one.Reason == "" {
 		t.Errorf("its execution: %+v", one)
 	}
 	if _, err := b.engine.Pool().Exec(t.Context(), "UPDATE backfills SET status = 'completed'"); err != nil {

@@ -35,12 +35,12 @@ func TestCircuitBreakers(t *testing.T) {
 	if len(first.Items) != 2 || !first.HasMore {
 		t.Fatalf("the first page is %+v", first)
 	}
-	second := read[api.CircuitBreakerPage](t, b.do(t, request{method: "GET", path: base + "/circuit-breakers?limit=2&cursor=" + first.NextCursor.MustGet(), token: token}), http.StatusOK)
+	second := read[api.CircuitBreakerPage](t, b.do(t, request{method: "GET", path: base + "/circuit-breakers?limit=2&cursor=" + *first.NextCursor, token: token}), http.StatusOK)
 	if len(second.Items) != 1 || second.HasMore {
 		t.Errorf("the second page is %+v", second)
 	}
 	one := second.Items[0]
-	if one.State != api.CircuitBreakerStateOpen || one.Failures != 10 || one.Reason != "TIMEOUT: slow" || one.OpenedAt.IsNull() || one.RetryAt.IsNull() {
+	if one.State != api.CircuitBreakerStateOpen || one.Failures != 10 || one.Reason != "TIMEOUT: slow" || one.OpenedAt == nil || one.RetryAt == nil {
 		t.Errorf("a breaker is %+v", one)
 	}
 	closing := request{method: "DELETE", path: base + "/circuit-breakers/" + one.ID.String(), token: token}

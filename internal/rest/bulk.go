@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/api"
@@ -92,7 +91,7 @@ func (s *server) orRun(ctx context.Context, b bulk, err error) (api.BulkResult, 
 
 // run acts on everything that is asked for, until it takes too long.
 func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
-	result := api.BulkResult{DryRun: b.dryRun, NextCursor: nullable.NewNullNullable[string]()}
+	result := api.BulkResult{DryRun: b.dryRun}
 	result.Done, result.Faults = slices.Grow(result.Done, 1), slices.Grow(result.Faults, 1) // empty, not null
 	p, err := s.bulkPage(ctx, b)
 	if err != nil {
@@ -107,7 +106,7 @@ func (s *server) run(ctx context.Context, b bulk) (api.BulkResult, error) {
 	}
 	next, err := r.walk(ctx, p)
 	if err == nil && next != nil {
-		result.NextCursor.Set(s.cursors.Encode(p.list, *next))
+		result.NextCursor = new(s.cursors.Encode(p.list, *next))
 	}
 	return result, err
 }
@@ -264,11 +263,11 @@ func (r *bulkRun) note(o outcome) {
 }
 
 func doneItem(id uuid.UUID, made *uuid.UUID) (item struct {
-	ExecutionID nullable.Nullable[uuid.UUID] `json:"executionId"`
-	ID          uuid.UUID                    `json:"id"`
+	ExecutionID *uuid.UUID `json:"executionId"`
+	ID          uuid.UUID  `json:"id"`
 },
 ) {
-	item.ID, item.ExecutionID = id, orNull(made)
+	item.ID, item.ExecutionID = id, made
 	return item
 }
 

@@ -138,7 +138,7 @@ func TestBulkVerbsComeToWhatSingleOnesDo(t *testing.T) {
 					refusedAlone++
 				}
 			}
-			if result.DoneCount != jobs-refusedAlone || result.FaultCount != refusedAlone || len(result.Done) != min(1000, result.DoneCount) || !result.NextCursor.IsNull() {
+			if result.DoneCount != jobs-refusedAlone || result.FaultCount != refusedAlone || len(result.Done) != min(1000, result.DoneCount) || result.NextCursor != nil {
 				t.Errorf("did %d and refused %d, alone %d are refused; names %d; next %v", result.DoneCount, result.FaultCount, refusedAlone, len(result.Done), result.NextCursor)
 			}
 			if diff := cmp.Diff(left(t, admin, single), left(t, admin, b.ours)); diff != "" {
@@ -214,7 +214,7 @@ func TestBulkDividesAPieceThatFails(t *testing.T) {
 			internal++
 		}
 	}
-	if result.DoneCount != 49 || result.FaultCount != 21 || internal != 1 || !result.NextCursor.IsNull() {
+	if result.DoneCount != 49 || result.FaultCount != 21 || internal != 1 || result.NextCursor != nil {
 		t.Errorf("did %d, refused %d, %d of them because of the database: %+v", result.DoneCount, result.FaultCount, internal, result.Faults)
 	}
 }

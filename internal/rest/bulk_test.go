@@ -79,10 +79,10 @@ func TestBulkOnJobs(t *testing.T) {
 		if all = append(all, done...); len(faults) > 0 {
 			t.Errorf("faults %v", faults)
 		}
-		if result.NextCursor.IsNull() {
+		if result.NextCursor == nil {
 			break
 		}
-		cursor = fmt.Sprintf(`,"cursor":%q`, result.NextCursor.MustGet())
+		cursor = fmt.Sprintf(`,"cursor":%q`, *result.NextCursor)
 	}
 	if diff := cmp.Diff(jobs[2:], all); diff != "" {
 		t.Errorf("paused by filter (-want +got):\n%s", diff)
@@ -101,7 +101,7 @@ func TestBulkOnJobs(t *testing.T) {
 	// A key makes each run once, also when the call is another.
 	first, _, _ := b.bulk(t, "/jobs/bulk/trigger", `{"ids":`+ids(t, jobs[0], jobs[1])+`}`, "Idempotency-Key", "k")
 	second, _, _ := b.bulk(t, "/jobs/bulk/trigger", `{"ids":`+ids(t, jobs[1], jobs[2])+`}`, "Idempotency-Key", "k")
-	if first.Done[1].ExecutionID.MustGet() != second.Done[0].ExecutionID.MustGet() || b.stored(t)["active_executions"] != 3 || len(b.hinted) != 3 {
+	if *first.Done[1].ExecutionID != *second.Done[0].ExecutionID || b.stored(t)["active_executions"] != 3 || len(b.hinted) != 3 {
 		t.Errorf("triggered %+v and %+v, %d hints", first.Done, second.Done, len(b.hinted))
 	}
 	if _, done, _ := b.bulk(t, "/jobs/bulk/stop", `{"ids":`+ids(t, jobs...)+`}`); len(done) != 5 || status(jobs[0]) != "inactive stopped" || b.stored(t)["active_executions"] != 0 {
@@ -129,7 +129,7 @@ func TestBulkOnExecutions(t *testing.T) {
 		t.Errorf("cancelled by filter: %s; faults %v", diff, faults)
 	}
 	result, done, _ := b.bulk(t, "/executions/bulk/retry", `{"all":true}`)
-	if len(done) != 1 || done[0] != failed || result.Done[0].ExecutionID.IsNull() {
+	if len(done) != 1 || done[0] != failed || result.Done[0].ExecutionID == nil {
 		t.Errorf("made again: %+v", result)
 	}
 	if _, done, _ := b.bulk(t, "/executions/bulk/retry", `{"filter":{"jobId":"`+uuid.NewString()+`"}}`); len(done) != 0 {

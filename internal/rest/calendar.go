@@ -122,7 +122,7 @@ func (s *server) ListCalendars(ctx context.Context, request api.ListCalendarsReq
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(c calendar.Calendar) cursor.Place { return cursor.Place{At: c.CreatedAt, ID: c.ID} })
-	answer := api.ListCalendars200JSONResponse{Items: make([]api.CalendarSummary, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListCalendars200JSONResponse{Items: make([]api.CalendarSummary, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = api.CalendarSummary{
 			ID: one.ID, TenantID: one.TenantID, Version: one.Version, Name: one.Name, Description: one.Description, Timezone: one.Timezone,

@@ -54,8 +54,8 @@ func TestEditsAtTheSameTime(t *testing.T) {
 		now := read[api.Job](t, b.do(t, request{method: "GET", path: base + "/jobs/" + id, token: token}), http.StatusOK)
 		from := url.QueryEscape(b.now.Format(time.RFC3339))
 		seen := read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: base + "/jobs/" + id + "/schedule?count=1&from=" + from, token: token}), http.StatusOK)
-		if last := seen.Occurrences[len(seen.Occurrences)-1]; !last.ScheduledAt.MustGet().Equal(now.NextExecutionAt.MustGet()) {
-			t.Errorf("job %s is due at %s, and by its calendars at %s", id, now.NextExecutionAt.MustGet(), last.ScheduledAt.MustGet())
+		if last := seen.Occurrences[len(seen.Occurrences)-1]; !last.ScheduledAt.Equal(*now.NextExecutionAt) {
+			t.Errorf("job %s is due at %s, and by its calendars at %s", id, *now.NextExecutionAt, *last.ScheduledAt)
 		}
 	}
 }

@@ -254,7 +254,7 @@ func TestJobsNameCalendars(t *testing.T) {
 
 	const daily = `"cronExpression":"@daily","startDate":"2090-01-01T00:00:00Z"`
 	made := read[api.Job](t, b.bound(t, token, daily, closed, "exclude", all, "include"), http.StatusCreated)
-	if at := made.NextExecutionAt.MustGet(); !at.Equal(time.Date(2090, 1, 4, 0, 0, 0, 0, time.UTC)) || len(made.Calendars) != 2 || made.Calendars[1].Mode != "include" {
+	if at := *made.NextExecutionAt; !at.Equal(time.Date(2090, 1, 4, 0, 0, 0, 0, time.UTC)) || len(made.Calendars) != 2 || made.Calendars[1].Mode != "include" {
 		t.Errorf("the job is due at %s by %v", at, made.Calendars)
 	}
 	seen := read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/schedule?count=3", token: token}), http.StatusOK)
@@ -374,7 +374,7 @@ func TestAnEditReschedulesTheJobs(t *testing.T) {
 		t.Error("another name of the calendar touches its jobs")
 	}
 	read[api.Calendar](t, edit(`{"start":"2090-01-01"},{"start":"2090-01-03","end":"2090-01-09"}`), http.StatusOK)
-	if at := get(active).NextExecutionAt.MustGet(); !at.Equal(january(2)) {
+	if at := *get(active).NextExecutionAt; !at.Equal(january(2)) {
 		t.Errorf("the active job is due at %s", at)
 	}
 	// It never runs again: refused, it is named, and nothing changed.
@@ -391,17 +391,17 @@ func TestAnEditReschedulesTheJobs(t *testing.T) {
 	}
 	read[api.Calendar](t, edit(`{"start":"2090-01-01","end":"2090-01-09"}`), http.StatusOK)
 	now := get(active)
-	if at := now.NextExecutionAt.MustGet(); !at.Equal(january(10)) || now.Version != 1 || !now.UpdatedAt.After(was.UpdatedAt) {
+	if at := *now.NextExecutionAt; !at.Equal(january(10)) || now.Version != 1 || !now.UpdatedAt.After(was.UpdatedAt) {
 		t.Errorf("the active job is due at %s, version %d, updated at %s", at, now.Version, now.UpdatedAt)
 	}
-	if at := get(due).NextExecutionAt.MustGet(); !at.Equal(past) {
+	if at := *get(due).NextExecutionAt; !at.Equal(past) {
 		t.Errorf("what was due at %s is due at %s", past, at)
 	}
-	if !get(byHand).NextExecutionAt.IsNull() || get(byHand).Status != "active" {
+	if get(byHand).NextExecutionAt != nil || get(byHand).Status != "active" {
 		t.Error("a job without a schedule got a scheduled time")
 	}
 	post(paused + "/resume")
-	if at := get(paused).NextExecutionAt.MustGet(); !at.Equal(january(10)) {
+	if at := *get(paused).NextExecutionAt; !at.Equal(january(10)) {
 		t.Errorf("the resumed job is due at %s", at)
 	}
 }

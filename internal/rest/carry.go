@@ -115,10 +115,12 @@ var (
 	typeOfConfig   = reflect.TypeFor[api.JobConfig]()
 )
 
-// valueCarrier knows that the contract has pointers for what may be absent and maps
-// with the key true for what may be null.
+// valueCarrier knows that the contract has pointers for what may be absent or null. What
+// may not be absent is null for a zero value, which is how the domain says "none".
 func valueCarrier(to, from reflect.Type, optional bool) carrier {
 	switch {
+	case to == typeOfConfig && from == typeOfConfig:
+		return plainCarrier(to, from)
 	case to == typeOfConfig:
 		return func(to, from reflect.Value) error { to.Set(reflect.ValueOf(viewConfig(from.Bytes()))); return nil }
 	case from == typeOfConfig:
@@ -126,12 +128,8 @@ func valueCarrier(to, from reflect.Type, optional bool) carrier {
 			to.SetBytes(rawConfig(from.Interface().(api.JobConfig)))
 			return nil
 		}
-	case from.Kind() == reflect.Map:
-		return fromNullable(valueCarrier(to, from.Elem(), optional))
-	case to.Kind() == reflect.Map:
-		return toNullable(to, valueCarrier(to.Elem(), from, optional), optional)
 	case from.Kind() == reflect.Pointer:
-		inner := valueCarrier(to, from.Elem(), optional)
+		inner := valueCarrier(to, from.Elem(), true) // what it points to is a value, zero or not
 		return func(to, from reflect.Value) error {
 			if from.IsNil() {
 				return nil
@@ -141,6 +139,9 @@ func valueCarrier(to, from reflect.Type, optional bool) carrier {
 	case to.Kind() == reflect.Pointer:
 		inner := valueCarrier(to.Elem(), from, optional)
 		return func(to, from reflect.Value) error {
+			if !optional && from.IsZero() {
+				return nil
+			}
 			to.Set(reflect.New(to.Type().Elem()))
 			return inner(to.Elem(), from)
 		}
@@ -180,34 +181,4 @@ func plainCarrier(to, from reflect.Type) carrier {
 		return structCarrier(to, from)
 	}
 	panic(fmt.Sprintf("the contract's and the domain's type of a setting differ: %v, %v", to, from))
-}
-
-func fromNullable(inner carrier) carrier {
-	given := reflect.ValueOf(true)
-	return func(to, from reflect.Value) error {
-		if value := from.MapIndex(given); value.IsValid() {
-			return inner(to, value)
-		}
-		return nil
-	}
-}
-
-// toNullable writes null for a zero value, which is how the domain says "none", or
-// leaves it out where the contract lets it be absent.
-func toNullable(to reflect.Type, inner carrier, optional bool) carrier {
-	given, null := reflect.ValueOf(true), reflect.MakeMapWithSize(to, 1) // one null for all: a value that is set is a map of its own
-	null.SetMapIndex(reflect.ValueOf(false), reflect.Zero(to.Elem()))
-	return func(to, from reflect.Value) error {
-		switch {
-		case !from.IsZero():
-			value := reflect.New(to.Type().Elem()).Elem()
-			err := inner(value, from)
-			to.Set(reflect.MakeMapWithSize(to.Type(), 1))
-			to.SetMapIndex(given, value)
-			return err
-		case !optional:
-			to.Set(null)
-		}
-		return nil
-	}
 }

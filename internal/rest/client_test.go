@@ -7,8 +7,6 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
 )
@@ -34,7 +32,7 @@ func TestTheGeneratedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	created, err := client.CreateJobWithResponse(t.Context(), &api.CreateJobParams{IdempotencyKey: &key}, api.JobSpec{
-		Name: "a", JobType: api.JobTypeHTTP, Config: config, Interval: nullable.NewNullableWithValue("30s"),
+		Name: "a", JobType: api.JobTypeHTTP, Config: config, Interval: new("30s"),
 	})
 	if err != nil || created.JSON201 == nil {
 		t.Fatalf("create: %v, %s", err, created.Body)
@@ -45,13 +43,13 @@ func TestTheGeneratedClient(t *testing.T) {
 	match := created.HTTPResponse.Header.Get("ETag")
 	updated, err := client.UpdateJobWithResponse(t.Context(), created.JSON201.ID, &api.UpdateJobParams{IfMatch: &match}, api.JobSpec{
 		Name: "b", JobType: "http", Config: created.JSON201.Config, RetryConfig: &created.JSON201.RetryConfig,
-		Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual),
+		Trigger: new(api.JobSpecTriggerManual),
 	})
-	if err != nil || updated.JSON200 == nil || updated.JSON200.Version != 2 || !updated.JSON200.Interval.IsNull() {
+	if err != nil || updated.JSON200 == nil || updated.JSON200.Version != 2 || updated.JSON200.Interval != nil {
 		t.Fatalf("update: %v, %s", err, updated.Body)
 	}
 	stale, err := client.UpdateJobWithResponse(t.Context(), created.JSON201.ID, &api.UpdateJobParams{IfMatch: &match}, api.JobSpec{
-		Name: "c", JobType: "http", Config: created.JSON201.Config, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual),
+		Name: "c", JobType: "http", Config: created.JSON201.Config, Trigger: new(api.JobSpecTriggerManual),
 	})
 	if err != nil || stale.JSON412 == nil || stale.JSON412.Error.Code != "PRECONDITION_FAILED" {
 		t.Fatalf("stale update: %v, %s", err, stale.Body)

@@ -94,17 +94,17 @@ func TestStopAJob(t *testing.T) {
 	b.claimer(t).claim(runs)
 	stop := request{method: "POST", path: base + "/jobs/" + made.ID.String() + "/stop", token: token, body: `{"reason":"the target is gone"}`}
 	got := read[api.Job](t, b.do(t, stop), http.StatusOK)
-	if got.Status != "inactive" || got.StatusReason.MustGet() != "the target is gone" || got.StatusBy.MustGet() != "ada" || !got.NextExecutionAt.IsNull() {
+	if got.Status != "inactive" || *got.StatusReason != "the target is gone" || *got.StatusBy != "ada" || got.NextExecutionAt != nil {
 		t.Errorf("the job is %+v", got)
 	}
 	state := func(id uuid.UUID) api.Execution {
 		return read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + id.String(), token: token}), http.StatusOK)
 	}
-	if e := state(runs); e.Status != "running" || !e.CancelRequested || e.Reason.MustGet() != "the target is gone" || e.CancelledBy.MustGet() != "ada" {
+	if e := state(runs); e.Status != "running" || !e.CancelRequested || *e.Reason != "the target is gone" || *e.CancelledBy != "ada" {
 		t.Errorf("what ran is %s, its end asked for: %v", e.Status, e.CancelRequested)
 	}
-	if e := state(waits); e.Status != "cancelled" || e.Reason.MustGet() != "the target is gone" || e.CancelledBy.MustGet() != "ada" {
-		t.Errorf("what waited is %s because of %q", e.Status, e.Reason.MustGet())
+	if e := state(waits); e.Status != "cancelled" || *e.Reason != "the target is gone" || *e.CancelledBy != "ada" {
+		t.Errorf("what waited is %s because of %q", e.Status, *e.Reason)
 	}
 	backfills := read[api.BackfillPage](t, b.do(t, request{method: "GET", path: base + "/jobs/" + made.ID.String() + "/backfills", token: token}), http.StatusOK)
 	if backfills.Items[0].Status != "cancelled" {
@@ -114,14 +114,14 @@ func TestStopAJob(t *testing.T) {
 	late := b.makeExecution(t, b.ours, made.ID).ID
 	stop.body = ""
 	again := read[api.Job](t, b.do(t, stop), http.StatusOK)
-	if again.StatusReason.MustGet() != "the target is gone" || !again.StatusAt.Equal(got.StatusAt) {
+	if *again.StatusReason != "the target is gone" || !again.StatusAt.Equal(got.StatusAt) {
 		t.Errorf("stopped again the job is %+v", again)
 	}
-	if e := state(late); e.Status != "cancelled" || e.Reason.MustGet() != "stopped" {
+	if e := state(late); e.Status != "cancelled" || *e.Reason != "stopped" {
 		t.Errorf("what was triggered after the stop is %s", e.Status)
 	}
 	resumed := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs/" + made.ID.String() + "/resume", token: token}), http.StatusOK)
-	if resumed.Status != "active" || resumed.NextExecutionAt.IsNull() {
+	if resumed.Status != "active" || resumed.NextExecutionAt == nil {
 		t.Errorf("resumed the job is %+v", resumed)
 	}
 }
@@ -138,7 +138,7 @@ func TestCancelAnExecution(t *testing.T) {
 	}
 	got := cancel(first)
 	e := read[api.Execution](t, got, http.StatusOK)
-	if e.Status != "cancelled" || e.Reason.MustGet() != "cancelled on request" || e.CancelledBy.MustGet() != "ada" || e.CompletedAt.IsNull() {
+	if e.Status != "cancelled" || *e.Reason != "cancelled on request" || *e.CancelledBy != "ada" || e.CompletedAt == nil {
 		t.Errorf("the execution is %s", got.body)
 	}
 	if diff := cmp.Diff([]uuid.UUID{second}, b.hinted); diff != "" {
@@ -154,7 +154,7 @@ func TestCancelAnExecution(t *testing.T) {
 	for _, body = range []string{`{"reason":"no \u003creport\u003e today"}`, `{"reason":"another"}`} { // the first one stands
 		got := cancel(run)
 		e := read[api.Execution](t, got, http.StatusAccepted)
-		if e.Status != "running" || !e.CancelRequested || e.Reason.MustGet() != "no <report> today" || e.CancelledBy.MustGet() != "ada" {
+		if e.Status != "running" || !e.CancelRequested || *e.Reason != "no <report> today" || *e.CancelledBy != "ada" {
 			t.Errorf("what runs is %s", got.body)
 		}
 	}
@@ -164,8 +164,8 @@ func TestCancelAnExecution(t *testing.T) {
 	}
 	worker.complete(false, run)
 	got = cancel(run)
-	if e := read[api.Execution](t, got, http.StatusOK); e.Status != "cancelled" || e.Reason.MustGet() != "no <report> today" || e.CancelledBy.MustGet() != "ada" ||
-		!e.ErrorType.IsNull() || !e.ErrorMessage.IsNull() || !e.ErrorStack.IsNull() {
+	if e := read[api.Execution](t, got, http.StatusOK); e.Status != "cancelled" || *e.Reason != "no <report> today" || *e.CancelledBy != "ada" ||
+		e.ErrorType != nil || e.ErrorMessage != nil || e.ErrorStack != nil {
 		t.Errorf("what ran is %s", got.body)
 	}
 	body = ""
@@ -246,8 +246,8 @@ func TestRetryAnExecution(t *testing.T) {
 	again.header = map[string]string{"Idempotency-Key": "once"}
 	got, repeated := b.do(t, again), b.do(t, again)
 	e := read[api.Execution](t, got, http.StatusAccepted)
-	if e.ID == old.ID || e.TriggerType != "retry" || e.TriggeredBy.MustGet() != "ada" || string(e.Parameters.MustGet()) != `{"a":1}` || e.Status != "pending" ||
-		e.RetryOf.MustGet() != old.ID || e.JobName != made.Name {
+	if e.ID == old.ID || e.TriggerType != "retry" || *e.TriggeredBy != "ada" || string(*e.Parameters) != `{"a":1}` || e.Status != "pending" ||
+		*e.RetryOf != old.ID || e.JobName != made.Name {
 		t.Errorf("the new execution is %s", got.body)
 	}
 	if repeated.body != got.body || repeated.header.Get("Idempotent-Replayed") != "true" || repeated.header.Get("Location") != base+"/executions/"+e.ID.String() {
@@ -256,12 +256,12 @@ func TestRetryAnExecution(t *testing.T) {
 	if diff := cmp.Diff([]uuid.UUID{e.ID}, b.hinted); diff != "" {
 		t.Errorf("hints differ (-want +got):\n%s", diff)
 	}
-	if kept := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + old.ID.String(), token: token}), http.StatusOK); kept.Status != "failed" || kept.RetriedAs.MustGet() != e.ID {
+	if kept := read[api.Execution](t, b.do(t, request{method: "GET", path: base + "/executions/" + old.ID.String(), token: token}), http.StatusOK); kept.Status != "failed" || *kept.RetriedAs != e.ID {
 		t.Errorf("the old one is %s, and retried as %v", kept.Status, kept.RetriedAs)
 	}
 	for _, list := range []string{"/jobs/" + made.ID.String() + "/executions", "/executions"} { // by two statements
 		page := read[api.ExecutionPage](t, b.do(t, request{method: "GET", path: base + list, token: token}), http.StatusOK)
-		if len(page.Items) != 2 || page.Items[0].RetryOf.IsNull() || page.Items[0].RetryOf.MustGet() != old.ID || page.Items[1].RetriedAs.MustGet() != e.ID || !page.Items[1].RetryOf.IsNull() {
+		if len(page.Items) != 2 || page.Items[0].RetryOf == nil || *page.Items[0].RetryOf != old.ID || *page.Items[1].RetriedAs != e.ID || page.Items[1].RetryOf != nil {
 			t.Errorf("%s lists %+v", list, page.Items)
 		}
 	}

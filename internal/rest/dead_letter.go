@@ -32,7 +32,7 @@ func (s *server) ListDeadLetters(ctx context.Context, request api.ListDeadLetter
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(l deadletter.Letter) cursor.Place { return cursor.Place{At: l.FailedAt, ID: l.ExecutionID} })
-	answer := api.ListDeadLetters200JSONResponse{Items: make([]api.DeadLetter, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListDeadLetters200JSONResponse{Items: make([]api.DeadLetter, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewDeadLetter(one)
 	}
@@ -144,7 +144,7 @@ func (s *server) ListDeadLetterReplays(ctx context.Context, request api.ListDead
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(r replays.Replay) cursor.Place { return cursor.Place{At: r.CreatedAt, ID: r.ID} })
-	answer := api.ListDeadLetterReplays200JSONResponse{Items: make([]api.DeadLetterReplay, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListDeadLetterReplays200JSONResponse{Items: make([]api.DeadLetterReplay, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewReplay(one)
 	}
@@ -171,9 +171,9 @@ func (s *server) CancelDeadLetterReplay(ctx context.Context, request api.CancelD
 
 func viewReplay(r replays.Replay) api.DeadLetterReplay {
 	view := api.DeadLetterReplay{
-		ID: r.ID, Filter: viewSelection(r.Filter), RatePerMinute: r.RatePerMinute, Status: api.DeadLetterReplayStatus(r.Status), Reason: textOrNull(r.Reason), CanaryExecutionID: orNull(r.CanaryID),
+		ID: r.ID, Filter: viewSelection(r.Filter), RatePerMinute: r.RatePerMinute, Status: api.DeadLetterReplayStatus(r.Status), Reason: textOrNull(r.Reason), CanaryExecutionID: r.CanaryID,
 		Total: r.Total, ReplayedCount: r.Replayed, RefusedCount: r.Refused, Faults: make([]api.DeadLetterFault, len(r.Faults)),
-		CreatedBy: r.RequestedBy, CreatedAt: r.CreatedAt, FinishedAt: orNull(r.FinishedAt),
+		CreatedBy: r.RequestedBy, CreatedAt: r.CreatedAt, FinishedAt: r.FinishedAt,
 	}
 	for i, f := range r.Faults {
 		view.Faults[i] = api.DeadLetterFault{ExecutionID: f.ExecutionID, Code: f.Code, Message: f.Message}

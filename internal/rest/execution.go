@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -28,7 +27,7 @@ func (s *server) ListExecutions(ctx context.Context, request api.ListExecutionsR
 	answer, err := s.listExecutions(ctx, filter, list{p.Limit, p.Cursor, p.Include})
 	if p.JobID != nil && fault.KindOf(err) == fault.NotFound {
 		// A filter that nothing fits, not a path that leads nowhere.
-		return api.ListExecutions200JSONResponse{Items: []api.Execution{}, NextCursor: nullable.NewNullNullable[string]()}, nil
+		return api.ListExecutions200JSONResponse{Items: []api.Execution{}}, nil
 	}
 	if err != nil {
 		return nil, err
@@ -117,7 +116,7 @@ func (s *server) listExecutions(ctx context.Context, filter execution.Filter, of
 		return api.ExecutionPage{}, err
 	}
 	next := s.onward(page, placeOf(after))
-	answer := api.ExecutionPage{Items: make([]api.Execution, len(found)), NextCursor: orNull(next), HasMore: next != nil, Total: nullable.NewNullNullable[int64]()}
+	answer := api.ExecutionPage{Items: make([]api.Execution, len(found)), NextCursor: next, HasMore: next != nil}
 	for i, one := range found {
 		answer.Items[i] = viewExecution(one)
 	}
@@ -126,7 +125,7 @@ func (s *server) listExecutions(ctx context.Context, filter execution.Filter, of
 		if err != nil {
 			return api.ExecutionPage{}, err
 		}
-		answer.Total.Set(sumOf(counted, filter.Statuses))
+		answer.Total = new(sumOf(counted, filter.Statuses))
 	}
 	return answer, nil
 }
@@ -174,19 +173,18 @@ func viewExecution(e execution.Execution) api.Execution {
 		ID: e.ID, TenantID: e.TenantID, JobID: e.JobID, JobVersion: e.JobVersion, JobName: e.JobName, JobType: api.JobType(e.JobType),
 		TriggerType: api.TriggerType(e.Trigger), TriggeredBy: textOrNull(e.TriggeredBy), Parameters: rawOrNull(e.Parameters), Priority: e.Priority,
 		Status: api.ExecutionStatus(e.Status), Reason: textOrNull(e.Reason), CancelledBy: textOrNull(e.CancelledBy), Progress: e.Progress, ProgressMessage: textOrNull(e.Doing), ScheduledAt: e.ScheduledAt,
-		StartedAt: orNull(e.StartedAt), CompletedAt: orNull(e.CompletedAt), DurationMs: viewDuration(e.DurationUS), Result: e.Result,
-		ErrorType: null[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
+		StartedAt: e.StartedAt, CompletedAt: e.CompletedAt, DurationMs: viewDuration(e.DurationUS), Result: e.Result,
 		RetryCount: e.Retries(), MaxAttempts: e.MaxAttempts, Attempts: make([]api.Attempt, len(e.Attempts)),
-		NextAttemptAt: orNull(e.AvailableAt), CancelRequested: e.Cancelling,
-		MissedCount: null[int64](), MissedUntil: orNull(e.MissedUntil), WorkerID: orNull(e.WorkerID),
-		BackfillID: orNull(e.BackfillID), RetryOf: orNull(e.RetryOf), RetriedAs: orNull(e.RetriedAs), WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
+		NextAttemptAt: e.AvailableAt, CancelRequested: e.Cancelling,
+		MissedUntil: e.MissedUntil, WorkerID: e.WorkerID,
+		BackfillID: e.BackfillID, RetryOf: e.RetryOf, RetriedAs: e.RetriedAs, WaitingOn: viewWait(e.WaitingOn), CreatedAt: e.CreatedAt,
 	}
 	if e.Error != nil {
-		view.ErrorType = nullable.NewNullableWithValue(api.ErrorType(e.Error.Type))
-		view.ErrorMessage, view.ErrorStack = nullable.NewNullableWithValue(e.Error.Message), textOrNull(e.Error.Stack)
+		view.ErrorType = new(api.ErrorType(e.Error.Type))
+		view.ErrorMessage, view.ErrorStack = new(e.Error.Message), textOrNull(e.Error.Stack)
 	}
 	if e.MissedCount > 0 {
-		view.MissedCount = nullable.NewNullableWithValue(e.MissedCount)
+		view.MissedCount = new(e.MissedCount)
 	}
 	for i, attempt := range e.Attempts {
 		view.Attempts[i] = viewAttempt(e.ID, attempt)
@@ -194,48 +192,46 @@ func viewExecution(e execution.Execution) api.Execution {
 	return view
 }
 
-func viewWait(w *execution.Wait) nullable.Nullable[api.WaitingOn] {
+func viewWait(w *execution.Wait) *api.WaitingOn {
 	if w == nil {
-		return null[api.WaitingOn]()
+		return nil
 	}
 	view := api.WaitingOn{
-		Reason: api.WaitReason(w.Reason), Until: orNull(w.Until), Key: textOrNull(w.Key),
-		Used: null[int](), Limit: null[int](),
+		Reason: api.WaitReason(w.Reason), Until: w.Until, Key: textOrNull(w.Key),
 	}
 	switch w.Reason {
 	case execution.WaitJob, execution.WaitKey, execution.WaitType, execution.WaitTenant:
-		view.Used, view.Limit = nullable.NewNullableWithValue(w.Used), nullable.NewNullableWithValue(w.Limit)
+		view.Used, view.Limit = new(w.Used), new(w.Limit)
 	}
-	return nullable.NewNullableWithValue(view)
+	return &view
 }
 
 func viewAttempt(id uuid.UUID, a execution.Attempt) api.Attempt {
 	view := api.Attempt{
-		Number: a.Number, Status: api.AttemptStatus(a.Status), StartedAt: orNull(a.StartedAt), EndedAt: orNull(a.EndedAt),
-		DurationMs: viewDuration(a.DurationUS), WorkerID: orNull(a.WorkerID),
-		ErrorType: null[api.ErrorType](), ErrorMessage: textOrNull(""), ErrorStack: textOrNull(""),
+		Number: a.Number, Status: api.AttemptStatus(a.Status), StartedAt: a.StartedAt, EndedAt: a.EndedAt,
+		DurationMs: viewDuration(a.DurationUS), WorkerID: a.WorkerID,
 		Logs: fmt.Sprintf("%s/executions/%s/logs?attempt=%d", base, id, a.Number),
 	}
 	if a.Error != nil {
-		view.ErrorType, view.ErrorMessage = nullable.NewNullableWithValue(api.ErrorType(a.Error.Type)), nullable.NewNullableWithValue(a.Error.Message)
+		view.ErrorType, view.ErrorMessage = new(api.ErrorType(a.Error.Type)), new(a.Error.Message)
 		view.ErrorStack = textOrNull(a.Error.Stack)
 	}
 	return view
 }
 
 // viewDuration is a duration in milliseconds.
-func viewDuration(us *int64) nullable.Nullable[float64] {
+func viewDuration(us *int64) *float64 {
 	if us == nil {
-		return null[float64]()
+		return nil
 	}
-	return nullable.NewNullableWithValue(float64(*us) / 1000)
+	return new(float64(*us) / 1000)
 }
 
-func rawOrNull(raw json.RawMessage) nullable.Nullable[json.RawMessage] {
+func rawOrNull(raw json.RawMessage) *json.RawMessage {
 	if len(raw) == 0 {
-		return null[json.RawMessage]()
+		return nil
 	}
-	return nullable.NewNullableWithValue(raw)
+	return &raw
 }
 
 // GetExecutionTimeline is GET /executions/{id}/timeline.
@@ -246,7 +242,7 @@ func (s *server) GetExecutionTimeline(ctx context.Context, request api.GetExecut
 	}
 	e, spent := t.Execution, func(kind execution.PhaseKind) float64 { return millis(t.Spent(kind)) }
 	answer := api.GetExecutionTimeline200JSONResponse{
-		ExecutionID: e.ID, Status: api.ExecutionStatus(e.Status), ScheduledAt: e.ScheduledAt, StartedAt: orNull(e.StartedAt), LateMs: null[float64](),
+		ExecutionID: e.ID, Status: api.ExecutionStatus(e.Status), ScheduledAt: e.ScheduledAt, StartedAt: e.StartedAt,
 		Summary: t.Summary(), Partial: t.Partial, WaitingOn: viewWait(e.WaitingOn), Phases: make([]api.TimelinePhase, len(t.Phases)),
 		SpentMs: api.TimelineSpent{
 			Promotion: spent(execution.PhasePromotion), Delay: spent(execution.PhaseDelay), Limit: spent(execution.PhaseLimit), Backlog: spent(execution.PhaseBacklog),
@@ -254,15 +250,15 @@ func (s *server) GetExecutionTimeline(ctx context.Context, request api.GetExecut
 		},
 	}
 	if late, known := t.Late(); known {
-		answer.LateMs.Set(millis(late))
+		answer.LateMs = new(millis(late))
 	}
 	for i, p := range t.Phases {
 		answer.Phases[i] = api.TimelinePhase{
-			Kind: api.TimelinePhaseKind(p.Kind), StartedAt: p.From, EndedAt: orNull(p.To), DurationMs: millis(t.Length(p)), Attempt: null[int](),
+			Kind: api.TimelinePhaseKind(p.Kind), StartedAt: p.From, EndedAt: p.To, DurationMs: millis(t.Length(p)),
 			Limit: textOrNull(api.WaitReason(p.Limit)), Status: textOrNull(api.ExecutionStatus(p.Status)),
 		}
 		if p.Attempt > 0 {
-			answer.Phases[i].Attempt.Set(p.Attempt)
+			answer.Phases[i].Attempt = new(p.Attempt)
 		}
 	}
 	return answer, nil

@@ -152,7 +152,7 @@ func TestRecentRuns(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	runs := got.Items[1].Runs
-	if len(runs) != 2 || runs[0].ID != made[2] || runs[1].ID != made[1] || runs[0].Status != api.ExecutionStatusPending || !runs[0].DurationMs.IsNull() {
+	if len(runs) != 2 || runs[0].ID != made[2] || runs[1].ID != made[1] || runs[0].Status != api.ExecutionStatusPending || runs[0].DurationMs != nil {
 		t.Errorf("%+v", runs)
 	}
 }

@@ -12,8 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 )
@@ -129,9 +127,9 @@ func viewLimit(l *fault.Limit) *api.LimitMet {
 	if l == nil {
 		return nil
 	}
-	view := api.LimitMet{Name: l.Name, Value: l.Value, ResetAt: nullable.NewNullNullable[time.Time]()}
+	view := api.LimitMet{Name: l.Name, Value: l.Value}
 	if !l.Reset.IsZero() {
-		view.ResetAt = nullable.NewNullableWithValue(l.Reset.UTC())
+		view.ResetAt = new(l.Reset.UTC())
 	}
 	return &view
 }

@@ -57,7 +57,7 @@ func (s *server) ListFunctions(ctx context.Context, request api.ListFunctionsReq
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(one function.Function) cursor.Place { return cursor.Place{At: one.CreatedAt, ID: one.ID} })
-	answer := api.ListFunctions200JSONResponse{Items: make([]api.Function, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListFunctions200JSONResponse{Items: make([]api.Function, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewFunction(one)
 	}

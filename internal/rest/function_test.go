@@ -40,7 +40,7 @@ func TestFunctions(t *testing.T) {
 		call("PUT", fmt.Sprint("/functions/f", i), "one")
 	}
 	first := read[api.FunctionPage](t, call("GET", "/functions?limit=3", ""), http.StatusOK)
-	second := read[api.FunctionPage](t, call("GET", "/functions?limit=3&cursor="+first.NextCursor.MustGet(), ""), http.StatusOK)
+	second := read[api.FunctionPage](t, call("GET", "/functions?limit=3&cursor="+*first.NextCursor, ""), http.StatusOK)
 	names := ""
 	for _, one := range append(first.Items, second.Items...) {
 		names += one.Name + " "

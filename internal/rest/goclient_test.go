@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/api/client"
@@ -32,7 +31,7 @@ func example(ctx context.Context, url, token string) (names []string, err error)
 		return nil, err
 	}
 	made, err := scheduler.CreateJobWithResponse(ctx, &api.CreateJobParams{IdempotencyKey: client.Key()}, api.JobSpec{
-		Name: "report", CronExpression: nullable.NewNullableWithValue("0 9 * * *"),
+		Name: "report", CronExpression: new("0 9 * * *"),
 		JobType: api.JobTypeHTTP, Config: client.HTTP(api.HTTPConfig{URL: "https://example.com/"}),
 	})
 	var refused *client.Error
@@ -125,7 +124,7 @@ func TestTheGoClientRepeats(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := api.JobSpec{Name: "a", JobType: "http", Config: client.HTTP(api.HTTPConfig{URL: "https://example.com/"}), Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual)}
+	spec := api.JobSpec{Name: "a", JobType: "http", Config: client.HTTP(api.HTTPConfig{URL: "https://example.com/"}), Trigger: new(api.JobSpecTriggerManual)}
 	broken.lost.Store(2)
 	if _, err := scheduler.CreateJobWithResponse(t.Context(), &api.CreateJobParams{IdempotencyKey: client.Key()}, spec); err != nil || broken.sent.Load() != 3 || b.stored(t)["scheduled_jobs"] != 1 {
 		t.Errorf("with a key: %v, sent %d times, %d jobs", err, broken.sent.Load(), b.stored(t)["scheduled_jobs"])

@@ -57,7 +57,7 @@ func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (a
 	answer.Dependencies.JobQueue, answer.Details.JobQueue = h.JobQueue.Healthy, details(h.JobQueue)
 	answer.Dependencies.DistributedLock, answer.Details.DistributedLock = h.DistributedLock.Healthy, details(h.DistributedLock)
 	answer.Dependencies.Services, answer.Details.Services = h.Services.Healthy, details(h.Services)
-	answer.Metrics.ActiveJobs, answer.Metrics.QueueSize = orNull(h.ActiveJobs), orNull(h.QueueSize)
+	answer.Metrics.ActiveJobs, answer.Metrics.QueueSize = h.ActiveJobs, h.QueueSize
 	answer.Metrics.MemoryUsage = memoryInUse()
 	if answer.Status = statusOf(h); !h.Database.Healthy {
 		return api.GetHealth503JSONResponse(answer), nil

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -48,7 +47,7 @@ func (s *server) ListMonitors(ctx context.Context, request api.ListMonitorsReque
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(m monitor.Monitor) cursor.Place { return cursor.Place{At: m.CreatedAt, ID: m.ID} })
-	answer := api.ListMonitors200JSONResponse{Items: make([]api.Monitor, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListMonitors200JSONResponse{Items: make([]api.Monitor, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = s.viewMonitor(ctx, one)
 	}
@@ -170,7 +169,7 @@ func (s *server) ListMonitorRuns(ctx context.Context, request api.ListMonitorRun
 		binary.BigEndian.PutUint64(id[8:], uint64(r.N))
 		return cursor.Place{At: r.At, ID: id}
 	})
-	answer := api.ListMonitorRuns200JSONResponse{Items: make([]api.MonitorRun, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListMonitorRuns200JSONResponse{Items: make([]api.MonitorRun, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewMonitorRun(one)
 	}
@@ -192,56 +191,53 @@ func (s *server) newMonitor(body api.MonitorSpec) (monitor.Spec, []fault.Field) 
 	override(&spec.Zone, body.Timezone)
 	override(&spec.FailureThreshold, body.FailureThreshold)
 	override(&spec.RecoveryThreshold, body.RecoveryThreshold)
-	if cron, err := body.CronExpression.Get(); err == nil {
-		spec.Cron = cron
-	}
-	if interval, err := body.IntervalSeconds.Get(); err == nil {
-		spec.Interval = time.Duration(interval) * time.Second
-	}
+	override(&spec.Cron, body.CronExpression)
+	spec.Interval = time.Duration(orZero(body.IntervalSeconds)) * time.Second
 	return spec, monitor.Validate(spec, s.Clock())
 }
 
 func (s *server) viewMonitor(ctx context.Context, m monitor.Monitor) api.Monitor {
-	state, url := &m.State, nullable.NewNullNullable[string]()
+	var url *string
+	state := &m.State
 	if callOf(ctx).who.May("monitors:write") {
-		url = nullable.NewNullableWithValue(s.PublicURL + "/ping/" + m.PingKey)
+		url = new(s.PublicURL + "/ping/" + m.PingKey)
 	}
 	inSeconds := func(d time.Duration) int { return int(d / time.Second) }
 	view := api.Monitor{
 		ID: m.ID, TenantID: m.TenantID, Version: m.Version, Name: m.Name, Tags: append([]string{}, m.Tags...), CronExpression: textOrNull(m.Cron), Timezone: m.Zone,
-		IntervalSeconds: nullable.NewNullNullable[int](), StartGraceSeconds: inSeconds(m.StartGrace), CompletionGraceSeconds: inSeconds(m.CompletionGrace),
+		StartGraceSeconds: inSeconds(m.StartGrace), CompletionGraceSeconds: inSeconds(m.CompletionGrace),
 		MaxRuntimeSeconds: inSeconds(m.MaxRuntime), MinRuntimeSeconds: inSeconds(m.MinRuntime), AlertTooOften: m.AlertTooOften, ExtendOnLog: m.ExtendOnLog,
 		FailureThreshold: m.FailureThreshold, RecoveryThreshold: m.RecoveryThreshold, Paused: m.Paused, Status: api.MonitorStatus(m.Status(s.Clock())), PingURL: url,
-		ExpectedAt: timeOrNull(state.ExpectedAt), DeadlineAt: timeOrNull(m.DeadlineAt), RunningSince: nullable.NewNullNullable[time.Time](), LastPingAt: timeOrNull(state.LastPingAt),
-		DownSince: nullable.NewNullNullable[time.Time](), Reason: nullable.NewNullNullable[api.MonitorFailure](), Failures: state.Failures,
+		ExpectedAt: timeOrNull(state.ExpectedAt), DeadlineAt: timeOrNull(m.DeadlineAt), LastPingAt: timeOrNull(state.LastPingAt),
+		Failures:  state.Failures,
 		CreatedBy: m.CreatedBy, CreatedAt: m.CreatedAt, UpdatedAt: m.UpdatedAt,
 	}
 	if m.Interval > 0 {
-		view.IntervalSeconds = nullable.NewNullableWithValue(inSeconds(m.Interval))
+		view.IntervalSeconds = new(inSeconds(m.Interval))
 	}
 	if state.Run != nil {
 		view.RunningSince = timeOrNull(state.Run.StartedAt)
 	}
 	if !state.DownSince().IsZero() {
-		view.DownSince, view.Reason = timeOrNull(state.DownSince()), nullable.NewNullableWithValue(api.MonitorFailure(state.Reason))
+		view.DownSince, view.Reason = timeOrNull(state.DownSince()), new(api.MonitorFailure(state.Reason))
 	}
 	return view
 }
 
-func timeOrNull(at time.Time) nullable.Nullable[time.Time] {
+func timeOrNull(at time.Time) *time.Time {
 	if at.IsZero() {
-		return nullable.NewNullNullable[time.Time]()
+		return nil
 	}
-	return nullable.NewNullableWithValue(at.UTC())
+	return new(at.UTC())
 }
 
 func viewMonitorRun(r monitor.StoredRun) api.MonitorRun {
 	view := api.MonitorRun{
-		MonitorID: r.MonitorID, Number: r.N, At: r.At, ExpectedAt: orNull(r.ExpectedAt), StartedAt: orNull(r.StartedAt), EndedAt: orNull(r.EndedAt),
-		DurationMs: nullable.NewNullNullable[int64](), Outcome: api.MonitorRunOutcome(r.Outcome), Reason: textOrNull(r.Reason), ExitCode: orNull(r.Exit), RunID: textOrNull(r.RunID), Log: r.Log,
+		MonitorID: r.MonitorID, Number: r.N, At: r.At, ExpectedAt: r.ExpectedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt,
+		Outcome: api.MonitorRunOutcome(r.Outcome), Reason: textOrNull(r.Reason), ExitCode: r.Exit, RunID: textOrNull(r.RunID), Log: r.Log,
 	}
 	if r.StartedAt != nil && r.EndedAt != nil {
-		view.DurationMs = nullable.NewNullableWithValue(r.EndedAt.Sub(*r.StartedAt).Milliseconds())
+		view.DurationMs = new(r.EndedAt.Sub(*r.StartedAt).Milliseconds())
 	}
 	return view
 }

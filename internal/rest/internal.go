@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/execution"
@@ -122,9 +121,9 @@ func (s *server) InternalGetJobStatus(ctx context.Context, request api.InternalG
 		return nil, err
 	}
 	answer := api.InternalGetJobStatus200JSONResponse{Success: true}
-	answer.Data.Job, answer.Data.LastExecution = viewJob(found), nullable.NewNullNullable[api.Execution]()
+	answer.Data.Job, answer.Data.LastExecution = viewJob(found), nil
 	if last != nil {
-		answer.Data.LastExecution = nullable.NewNullableWithValue(viewExecution(*last))
+		answer.Data.LastExecution = new(viewExecution(*last))
 	}
 	return answer, nil
 }
@@ -149,7 +148,7 @@ func (s *server) lastOf(ctx context.Context, who tenant.Actor, id uuid.UUID) (*e
 // InternalPauseJob is POST /internal/jobs/{jobId}/pause.
 func (s *server) InternalPauseJob(ctx context.Context, request api.InternalPauseJobRequestObject) (api.InternalPauseJobResponseObject, error) {
 	asked := orZero(request.Body)
-	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.JobID, orZero(asked.Reason), orNil(asked.Until))
+	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.JobID, orZero(asked.Reason), asked.Until)
 	if err != nil {
 		return nil, err
 	}

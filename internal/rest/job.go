@@ -118,7 +118,7 @@ func (s *server) DeleteJob(ctx context.Context, request api.DeleteJobRequestObje
 // PauseJob is POST /jobs/{id}/pause.
 func (s *server) PauseJob(ctx context.Context, request api.PauseJobRequestObject) (api.PauseJobResponseObject, error) {
 	asked := orZero(request.Body)
-	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, orZero(asked.Reason), orNil(asked.Until))
+	paused, err := s.Jobs.Pause(ctx, callOf(ctx).who.Actor, request.ID, orZero(asked.Reason), asked.Until)
 	if err != nil {
 		return nil, err
 	}

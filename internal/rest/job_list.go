@@ -5,8 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -35,16 +33,16 @@ func (s *server) ListJobs(ctx context.Context, request api.ListJobsRequestObject
 	if err != nil {
 		return nil, err
 	}
-	total := nullable.NewNullNullable[int]()
+	var total *int
 	if unconditional := (api.ListJobsParams{Limit: p.Limit, Sort: p.Sort}); p == unconditional {
 		n, err := s.totalOf(ctx, c, &list)
 		if err != nil {
 			return nil, err
 		}
-		total.Set(n)
+		total = &n
 	}
 	next := s.onward(page, placeOfJob(list.Next))
-	answer := api.ListJobs200JSONResponse{Total: total, Items: make([]api.Job, len(list.Jobs)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListJobs200JSONResponse{Total: total, Items: make([]api.Job, len(list.Jobs)), NextCursor: next, HasMore: next != nil}
 	for i := range list.Jobs {
 		showJob(&answer.Items[i], &list.Jobs[i])
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -30,11 +29,10 @@ func (s *server) GetMetrics(ctx context.Context, request api.GetMetricsRequestOb
 	v, hour := viewCount(found.Numbers), found.LastHour
 	answer := api.GetMetrics200JSONResponse{
 		TakenAt: v.TakenAt, Jobs: v.Jobs, Executions: v.Executions, Waiting: v.Waiting, Running: v.Running,
-		ActiveWorkers: v.ActiveWorkers, ErrorRate: orNull(hour.ErrorRate()), TimeoutRate: orNull(hour.TimeoutRate()), RetryRate: orNull(hour.RetryRate()),
+		ActiveWorkers: v.ActiveWorkers, ErrorRate: hour.ErrorRate(), TimeoutRate: hour.TimeoutRate(), RetryRate: hour.RetryRate(),
 	}
-	answer.DurationMs.SetNull()
 	if average := hour.AverageDuration(); average != nil {
-		answer.DurationMs.Set(struct {
+		answer.DurationMs = new(struct {
 			Avg float64 `json:"avg"`
 		}{float64(average.Microseconds()) / 1000})
 	}
@@ -81,9 +79,9 @@ func scopeOf(ctx context.Context, ofAll bool) (uuid.UUID, error) {
 }
 
 func viewCount(n collect.Numbers) api.MetricsCount {
-	view := api.MetricsCount{Waiting: n.Waiting, Running: n.Running, ActiveWorkers: n.Workers, TakenAt: nullable.NewNullNullable[time.Time]()}
+	view := api.MetricsCount{Waiting: n.Waiting, Running: n.Running, ActiveWorkers: n.Workers}
 	if !n.TakenAt.IsZero() {
-		view.TakenAt.Set(n.TakenAt)
+		view.TakenAt = new(n.TakenAt)
 	}
 	view.Jobs.Total, view.Jobs.Active, view.Jobs.Paused = n.Jobs.Total, n.Jobs.Active, n.Jobs.Paused
 	e := n.Executions

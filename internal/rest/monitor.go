@@ -6,8 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -106,13 +104,11 @@ func viewSummaryOf(s statistics.Summary) api.ExecutionSummary {
 	view := api.ExecutionSummary{
 		Count: s.Count, Completed: s.Completed, Failed: s.Failed, Cancelled: s.Cancelled, Skipped: s.Skipped, Missed: s.Missed, Retried: s.Retried,
 	}
-	view.SuccessRate.SetNull()
 	if rate, known := s.SuccessRate(); known {
-		view.SuccessRate.Set(rate)
+		view.SuccessRate = new(rate)
 	}
-	view.DurationMs.SetNull()
 	if s.Timed > 0 {
-		view.DurationMs.Set(struct {
+		view.DurationMs = new(struct {
 			Avg float64 `json:"avg"`
 			P50 float64 `json:"p50"`
 			P95 float64 `json:"p95"`
@@ -248,13 +244,12 @@ func (s *server) ListQueues(ctx context.Context, _ api.ListQueuesRequestObject) 
 			hints[string(lane.Lane)] = int64(n)
 		}
 	}
-	answer.Service.SetNull()
 	if overseesAll(who) {
-		answer.Service.Set(struct {
-			Hints   map[string]int64         `json:"hints"`
-			Running nullable.Nullable[int64] `json:"running"`
-			Waiting nullable.Nullable[int64] `json:"waiting"`
-		}{hints, orNull(h.Running), orNull(h.QueueSize)})
+		answer.Service = new(struct {
+			Hints   map[string]int64 `json:"hints"`
+			Running *int64           `json:"running"`
+			Waiting *int64           `json:"waiting"`
+		}{hints, h.Running, h.QueueSize})
 	}
 	return answer, nil
 }
@@ -270,10 +265,10 @@ func (s *server) ListWorkers(ctx context.Context, _ api.ListWorkersRequestObject
 	for i, m := range members {
 		view := api.Worker{
 			ID: m.ID, Slots: m.Slots, Running: m.Own, JobTypes: append([]string{}, m.Types...), StartedAt: m.StartedAt,
-			HeartbeatAgeSeconds: m.HeartbeatAge.Seconds(), Host: textOrNull(""), RunningOfAll: nullable.NewNullNullable[int](),
+			HeartbeatAgeSeconds: m.HeartbeatAge.Seconds(),
 		}
 		if overseesAll(who) {
-			view.Host, view.RunningOfAll = textOrNull(m.Host), nullable.NewNullableWithValue(m.Running)
+			view.Host, view.RunningOfAll = textOrNull(m.Host), new(m.Running)
 		}
 		answer.Items[i] = view
 	}
@@ -301,11 +296,11 @@ func (s *server) ListCircuitBreakers(ctx context.Context, request api.ListCircui
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(one breaker.Breaker) cursor.Place { return cursor.Place{At: one.CreatedAt, ID: one.ID} })
-	answer := api.ListCircuitBreakers200JSONResponse{Items: make([]api.CircuitBreaker, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListCircuitBreakers200JSONResponse{Items: make([]api.CircuitBreaker, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = api.CircuitBreaker{
 			ID: one.ID, Host: one.Host, State: api.CircuitBreakerState(one.State), Failures: one.Failures, FailingSince: one.FailingSince,
-			FailedAt: one.FailedAt, Reason: one.Reason, OpenedAt: orNull(one.OpenedAt), RetryAt: orNull(one.RetryAt), CreatedAt: one.CreatedAt,
+			FailedAt: one.FailedAt, Reason: one.Reason, OpenedAt: one.OpenedAt, RetryAt: one.RetryAt, CreatedAt: one.CreatedAt,
 		}
 	}
 	return answer, nil

@@ -68,10 +68,10 @@ func TestExecutionStats(t *testing.T) {
 	}
 	whole := ask("")
 	if whole.Total.Count != 1005 || whole.Total.Completed != 1001 || whole.Total.Failed != 2 || whole.Total.Cancelled != 1 || whole.Total.Missed != 1 ||
-		whole.Total.Retried != 100 || len(whole.Groups) != 0 || whole.Truncated || whole.Total.SuccessRate.MustGet() != 1001.0/1003 {
+		whole.Total.Retried != 100 || len(whole.Groups) != 0 || whole.Truncated || *whole.Total.SuccessRate != 1001.0/1003 {
 		t.Errorf("the total is %+v", whole)
 	}
-	d := whole.Total.DurationMs.MustGet()
+	d := *whole.Total.DurationMs
 	for _, p := range []struct{ got, want float64 }{{d.Avg, (500500 + 14 + 15) / 1003.0}, {d.P50, 499}, {d.P95, 949}, {d.P99, 990}} {
 		if math.Abs(p.got-p.want) > 0.03*p.want {
 			t.Errorf("a duration is %v, want %v: %+v", p.got, p.want, d)
@@ -82,8 +82,8 @@ func TestExecutionStats(t *testing.T) {
 		var text []string
 		for _, g := range ask(query).Groups {
 			key := g.Key
-			if name, err := g.JobName.Get(); err == nil {
-				key = name + " " + key
+			if name := g.JobName; name != nil {
+				key = *name + " " + key
 			}
 			text = append(text, fmt.Sprintf("%s:%d", key, g.Count))
 		}
@@ -111,16 +111,16 @@ func TestExecutionStats(t *testing.T) {
 			t.Errorf("%s: %s, want %s", test.query, got, want)
 		}
 	}
-	small := ask("groupBy=status&jobId=" + two.String()).Groups[1].DurationMs.MustGet()
+	small := ask("groupBy=status&jobId=" + two.String()).Groups[1].DurationMs
 	if small.Avg != 15 || small.P50 != 15 || small.P99 != 15 {
 		t.Errorf("a duration below 20 ms is %+v", small)
 	}
 	b.over(t, b.ours, two, at("2026-03-01T22:00:00Z"), "completed", 0, 0, 0, 1)
 	tiny := ask("groupBy=hour&jobId=" + two.String()).Groups
-	if d := tiny[len(tiny)-1].DurationMs.MustGet(); d.Avg != 0.25 || d.P50 != 0 || d.P99 != 1 {
+	if d := tiny[len(tiny)-1].DurationMs; d.Avg != 0.25 || d.P50 != 0 || d.P99 != 1 {
 		t.Errorf("durations below 1 ms are %+v", d)
 	}
-	if none := ask("jobType=function"); none.Total.Count != 0 || !none.Total.DurationMs.IsNull() || !none.Total.SuccessRate.IsNull() {
+	if none := ask("jobType=function"); none.Total.Count != 0 || none.Total.DurationMs != nil || none.Total.SuccessRate != nil {
 		t.Errorf("of nothing they are %+v", none)
 	}
 	for query, field := range map[string]string{
@@ -176,10 +176,10 @@ func TestMonitoring(t *testing.T) {
 	if diff := cmp.Diff([]string{"high 0 1 0 true", "normal 0 0 0 false", "low 1 0 1 false"}, lanes); diff != "" {
 		t.Errorf("the lanes differ (-want +got):\n%s", diff)
 	}
-	if !queues.Service.IsNull() {
-		t.Errorf("a viewer sees all tenants' numbers: %+v", queues.Service.MustGet())
+	if queues.Service != nil {
+		t.Errorf("a viewer sees all tenants' numbers: %+v", *queues.Service)
 	}
-	if all := read[api.Queues](t, get(platform, "/queues"), http.StatusOK); all.Service.IsNull() {
+	if all := read[api.Queues](t, get(platform, "/queues"), http.StatusOK); all.Service == nil {
 		t.Error("a platform administrator does not see all tenants' numbers")
 	}
 	for _, test := range []struct {
@@ -192,7 +192,7 @@ func TestMonitoring(t *testing.T) {
 			t.Fatalf("%d workers are listed, want the one that lives", len(list.Items))
 		}
 		w := list.Items[0]
-		if w.ID != worker.id || w.Slots != 1000 || w.Running != test.running || w.Host.IsNull() == test.host || w.RunningOfAll.IsNull() == test.host ||
+		if w.ID != worker.id || w.Slots != 1000 || w.Running != test.running || (w.Host == nil) == test.host || (w.RunningOfAll == nil) == test.host ||
 			math.Abs(w.HeartbeatAgeSeconds-2) > 120 || !cmp.Equal(w.JobTypes, []string{"http", "function"}) {
 			t.Errorf("the worker is %+v", w)
 		}
@@ -211,7 +211,7 @@ func TestMetrics(t *testing.T) {
 	get := func(token, query string) answer {
 		return b.do(t, request{method: "GET", path: base + "/metrics" + query, token: token})
 	}
-	if none := read[api.Metrics](t, get(viewer, ""), http.StatusOK); !none.TakenAt.IsNull() || none.Jobs.Total != 0 || !none.ErrorRate.IsNull() {
+	if none := read[api.Metrics](t, get(viewer, ""), http.StatusOK); none.TakenAt != nil || none.Jobs.Total != 0 || none.ErrorRate != nil {
 		t.Errorf("before any were taken they are %+v", none)
 	}
 	for i, whose := range []uuid.UUID{b.ours.TenantID, collect.Service, b.theirs.TenantID} {
@@ -224,9 +224,9 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	ours := read[api.Metrics](t, get(viewer, ""), http.StatusOK)
-	if ours.TakenAt.IsNull() || ours.Jobs.Total != 5 || ours.Jobs.Active != 3 || ours.Jobs.Paused != 1 || ours.Waiting != 1 || ours.Running != 2 || ours.ActiveWorkers != 4 ||
+	if ours.TakenAt == nil || ours.Jobs.Total != 5 || ours.Jobs.Active != 3 || ours.Jobs.Paused != 1 || ours.Waiting != 1 || ours.Running != 2 || ours.ActiveWorkers != 4 ||
 		ours.Executions.Total != 83 || ours.Executions.Completed != 60 || ours.Executions.Failed != 20 || ours.Executions.Cancelled != 3 ||
-		ours.ErrorRate.MustGet() != 0.25 || ours.TimeoutRate.MustGet() != 0.1 || ours.RetryRate.MustGet() != 0.05 || ours.DurationMs.MustGet().Avg != 100 {
+		*ours.ErrorRate != 0.25 || *ours.TimeoutRate != 0.1 || *ours.RetryRate != 0.05 || ours.DurationMs.Avg != 100 {
 		t.Errorf("the numbers are %+v", ours)
 	}
 	refused(t, get(viewer, "?scope=service"), http.StatusForbidden, "FORBIDDEN")
@@ -235,7 +235,7 @@ func TestMetrics(t *testing.T) {
 		t.Errorf("those of all are %+v", all)
 	}
 	history := read[api.MetricsHistory](t, get(viewer, "/history?to=2090-01-01T00:00:00Z&from=2020-01-01T00:00:00Z"), http.StatusOK)
-	if len(history.Items) != 3 || history.Items[0].Waiting != 1 || !history.Items[0].TakenAt.MustGet().After(history.Items[2].TakenAt.MustGet()) {
+	if len(history.Items) != 3 || history.Items[0].Waiting != 1 || !history.Items[0].TakenAt.After(*history.Items[2].TakenAt) {
 		t.Errorf("the history is %+v", history)
 	}
 	if few := read[api.MetricsHistory](t, get(viewer, "/history?limit=2&to=2090-01-01T00:00:00Z&from=2020-01-01T00:00:00Z"), http.StatusOK); len(few.Items) != 2 {

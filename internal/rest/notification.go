@@ -42,7 +42,7 @@ func (s *server) ListNotifications(ctx context.Context, request api.ListNotifica
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(n notification.Notification) cursor.Place { return cursor.Place{At: n.CreatedAt, ID: n.ID} })
-	answer := api.ListNotifications200JSONResponse{Items: make([]api.Notification, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListNotifications200JSONResponse{Items: make([]api.Notification, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewNotification(one)
 	}
@@ -126,7 +126,7 @@ func (s *server) ListNotificationDeliveries(ctx context.Context, request api.Lis
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(d notification.Delivery) cursor.Place { return cursor.Place{At: d.CreatedAt, ID: d.ID} })
-	answer := api.ListNotificationDeliveries200JSONResponse{Items: make([]api.NotificationDelivery, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListNotificationDeliveries200JSONResponse{Items: make([]api.NotificationDelivery, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		if answer.Items[i], err = viewDelivery(one); err != nil {
 			return nil, err
@@ -175,7 +175,7 @@ func newNotification(body api.NotificationSpec) notification.Spec {
 func viewNotification(n notification.Notification) api.Notification {
 	view := api.Notification{
 		ID: n.ID, TenantID: n.TenantID, Version: n.Version, Name: n.Name, Kind: api.NotificationKind(n.Kind), URL: n.URL, To: n.To, Events: make([]api.NotificationEventType, len(n.Events)),
-		JobIds: n.JobIDs, Tags: n.Tags, Enabled: n.Enabled, DisabledReason: n.DisabledReason, FailingSince: orNull(n.FailingSince), PreviousSecretUntil: orNull(n.PreviousUntil),
+		JobIds: n.JobIDs, Tags: n.Tags, Enabled: n.Enabled, DisabledReason: n.DisabledReason, FailingSince: n.FailingSince, PreviousSecretUntil: n.PreviousUntil,
 		DroppedEvents: n.Dropped, CreatedBy: n.CreatedBy, CreatedAt: n.CreatedAt, UpdatedAt: n.UpdatedAt,
 	}
 	view.GroupMinutes = int(n.Group / time.Minute)
@@ -196,15 +196,15 @@ func viewNewNotification(n notification.Notification, secret string) api.NewNoti
 	return api.NewNotification{
 		ID: v.ID, TenantID: v.TenantID, Version: v.Version, Name: v.Name, Kind: v.Kind, URL: v.URL, To: v.To, QuietHours: v.QuietHours, GroupMinutes: v.GroupMinutes, Events: v.Events, JobIds: v.JobIds, Tags: v.Tags, Enabled: v.Enabled,
 		DisabledReason: v.DisabledReason, FailingSince: v.FailingSince, PreviousSecretUntil: v.PreviousSecretUntil, DroppedEvents: v.DroppedEvents,
-		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Secret: orNull(shown),
+		CreatedBy: v.CreatedBy, CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt, Secret: shown,
 	}
 }
 
 func viewDelivery(d notification.Delivery) (api.NotificationDelivery, error) {
 	view := api.NotificationDelivery{
 		ID: d.ID, NotificationID: d.NotificationID, Status: api.NotificationDeliveryStatus(d.Status), EventCount: d.Count, Attempts: d.Attempts, CreatedAt: d.CreatedAt,
-		NextAttemptAt: orNull(d.NextAttemptAt), LastAttemptAt: orNull(d.AttemptedAt), FinishedAt: orNull(d.FinishedAt),
-		ResponseStatus: orNull(d.ResponseStatus), ResponseExcerpt: d.Excerpt, Error: d.Error,
+		NextAttemptAt: d.NextAttemptAt, LastAttemptAt: d.AttemptedAt, FinishedAt: d.FinishedAt,
+		ResponseStatus: d.ResponseStatus, ResponseExcerpt: d.Excerpt, Error: d.Error,
 	}
 	if err := json.Unmarshal(d.Events, &view.Events); err != nil {
 		return view, fmt.Errorf("read the events of delivery %s: %w", d.ID, err)

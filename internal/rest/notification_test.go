@@ -51,10 +51,10 @@ func TestTheSecretOfANotificationIsShownOnce(t *testing.T) {
 	b := setup(t)
 	token := b.token(t, b.ours, identity.Developer)
 	made := read[api.NewNotification](t, b.do(t, request{method: "POST", path: base + "/notifications", token: token, body: hook}), http.StatusCreated)
-	secret, err := made.Secret.Get()
-	if err != nil || !strings.HasPrefix(secret, "whsec_") {
-		t.Fatalf("the secret is %q: %v", secret, err)
+	if made.Secret == nil || !strings.HasPrefix(*made.Secret, "whsec_") {
+		t.Fatalf("made, it is %+v", made)
 	}
+	secret := *made.Secret
 	path := base + "/notifications/" + made.ID.String()
 	for _, where := range []string{"", "/deliveries"} {
 		if got := b.do(t, request{method: "GET", path: path + where, token: token}); strings.Contains(got.body, secret) || got.status != http.StatusOK {
@@ -62,8 +62,7 @@ func TestTheSecretOfANotificationIsShownOnce(t *testing.T) {
 		}
 	}
 	rotated := read[api.NewNotification](t, b.do(t, request{method: "POST", path: path + "/rotate-secret", token: token, body: `{"graceSeconds":60}`}), http.StatusOK)
-	next, _ := rotated.Secret.Get()
-	if next == secret || next == "" || rotated.Version != 2 || rotated.PreviousSecretUntil.IsNull() {
+	if next := rotated.Secret; next == nil || *next == secret || *next == "" || rotated.Version != 2 || rotated.PreviousSecretUntil == nil {
 		t.Errorf("rotated, it is %+v", rotated)
 	}
 	var stored, good int
@@ -92,7 +91,7 @@ func TestTheURLOfAChatIsHidden(t *testing.T) {
 	body := `{"name":"chat","kind":"slack","url":"https://hooks.example.com/services/open-sesame","events":["job.failed"]}`
 	answer := b.do(t, request{method: "POST", path: base + "/notifications", token: token, body: body})
 	made := read[api.NewNotification](t, answer, http.StatusCreated)
-	if strings.Contains(answer.body, "sesame") || made.URL != "https://hooks.example.com/***" || !made.Secret.IsNull() {
+	if strings.Contains(answer.body, "sesame") || made.URL != "https://hooks.example.com/***" || made.Secret != nil {
 		t.Fatalf("it is shown as %s", answer.body)
 	}
 	path := base + "/notifications/" + made.ID.String()

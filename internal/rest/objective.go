@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/objective"
@@ -80,8 +78,8 @@ func (s *server) DeleteObjective(ctx context.Context, request api.DeleteObjectiv
 // wrong with it.
 func newObjective(body api.ObjectiveSpec) (objective.Spec, []fault.Field) {
 	spec := objective.Spec{
-		Name: body.Name, Kind: objective.Kind(body.Kind), JobID: orNil(body.JobID), Tag: orZero(orNil(body.Tag)), Target: body.Target,
-		Threshold: time.Duration(orZero(orNil(body.ThresholdMs))) * time.Millisecond, WindowDays: 30,
+		Name: body.Name, Kind: objective.Kind(body.Kind), JobID: body.JobID, Tag: orZero(body.Tag), Target: body.Target,
+		Threshold: time.Duration(orZero(body.ThresholdMs)) * time.Millisecond, WindowDays: 30,
 	}
 	if body.WindowDays != nil {
 		spec.WindowDays = *body.WindowDays
@@ -91,14 +89,14 @@ func newObjective(body api.ObjectiveSpec) (objective.Spec, []fault.Field) {
 
 func viewObjective(o objective.Objective) api.Objective {
 	view := api.Objective{
-		ID: o.ID, Version: o.Version, Name: o.Name, Kind: api.ObjectiveKind(o.Kind), JobID: orNull(o.JobID), Tag: textOrNull(o.Tag), ThresholdMs: nullable.NewNullNullable[int](),
+		ID: o.ID, Version: o.Version, Name: o.Name, Kind: api.ObjectiveKind(o.Kind), JobID: o.JobID, Tag: textOrNull(o.Tag),
 		Target: o.Target, WindowDays: o.WindowDays, CreatedBy: o.CreatedBy, CreatedAt: o.CreatedAt, UpdatedAt: o.UpdatedAt,
 		WindowFrom: o.Status.From, CountedTo: o.Status.CountedTo, Good: o.Status.Window.Good, Bad: o.Status.Window.Bad,
-		Share: orNull(o.Status.Window.Share()), BudgetLeft: orNull(o.BudgetLeft(o.Status.Window)),
-		BurnRate: orNull(o.BurnRate(o.Status.Window)), BurnRateHour: orNull(o.BurnRate(o.Status.Hour)), BurnRateSixHours: orNull(o.BurnRate(o.Status.SixHours)),
+		Share: o.Status.Window.Share(), BudgetLeft: o.BudgetLeft(o.Status.Window),
+		BurnRate: o.BurnRate(o.Status.Window), BurnRateHour: o.BurnRate(o.Status.Hour), BurnRateSixHours: o.BurnRate(o.Status.SixHours),
 	}
 	if o.Threshold > 0 {
-		view.ThresholdMs = nullable.NewNullableWithValue(int(o.Threshold.Milliseconds()))
+		view.ThresholdMs = new(int(o.Threshold.Milliseconds()))
 	}
 	return view
 }

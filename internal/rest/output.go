@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/output"
@@ -31,9 +29,9 @@ func (s *server) ListExecutionLogs(ctx context.Context, request api.ListExecutio
 	if err != nil {
 		return nil, err
 	}
-	answer := api.ListExecutionLogs200JSONResponse{Items: make([]api.LogLine, len(lines)), NextCursor: nullable.NewNullNullable[string](), HasMore: more}
+	answer := api.ListExecutionLogs200JSONResponse{Items: make([]api.LogLine, len(lines)), HasMore: more}
 	if more {
-		answer.NextCursor = nullable.NewNullableWithValue(placeOfLine(to))
+		answer.NextCursor = new(placeOfLine(to))
 	}
 	for i, line := range lines {
 		answer.Items[i] = viewLine(line)
@@ -44,13 +42,12 @@ func (s *server) ListExecutionLogs(ctx context.Context, request api.ListExecutio
 func viewLine(l output.Line) api.LogLine {
 	view := api.LogLine{
 		ID: placeOfLine(l.Position()), Attempt: l.Attempt, Number: l.Number, At: l.At, Text: l.Text, Continues: l.Continues,
-		Stream: nullable.NewNullNullable[api.LogStream](), Dropped: nullable.NewNullNullable[api.LogDropped](),
 	}
 	if l.Stream != "" {
-		view.Stream = nullable.NewNullableWithValue(api.LogStream(l.Stream))
+		view.Stream = new(api.LogStream(l.Stream))
 	}
 	if l.Dropped != nil {
-		view.Dropped = nullable.NewNullableWithValue(api.LogDropped{Lines: l.Dropped.Lines, Bytes: l.Dropped.Bytes})
+		view.Dropped = new(api.LogDropped{Lines: l.Dropped.Lines, Bytes: l.Dropped.Bytes})
 	}
 	return view
 }

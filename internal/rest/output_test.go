@@ -49,7 +49,7 @@ func TestLogsArePagedInOrder(t *testing.T) {
 				ids = append(ids, l.ID)
 			}
 			if more = page.HasMore; more {
-				cursor = "&cursor=" + page.NextCursor.MustGet()
+				cursor = "&cursor=" + *page.NextCursor
 			}
 		}
 		return ids
@@ -77,7 +77,7 @@ func TestLogsArePagedInOrder(t *testing.T) {
 		}
 	}
 	gap := b.lastLine(t, token, e.ID)
-	if d := gap.Dropped.MustGet(); d.Lines != 898 || d.Bytes != 5 || !gap.Stream.IsNull() {
+	if d := *gap.Dropped; d.Lines != 898 || d.Bytes != 5 || gap.Stream != nil {
 		t.Errorf("the line of dropped ones is %+v", gap)
 	}
 	for _, wrong := range []string{"cursor=x", "cursor=1.2.3", "attempt=0", "stream=stdin", "limit=1001"} {

@@ -34,7 +34,7 @@ func TestOverview(t *testing.T) {
 	if diff := cmp.Diff(read[api.Status](t, get("/status"), http.StatusOK).Jobs, seen.Status.Jobs); diff != "" || seen.Status.Jobs.Active != 1 {
 		t.Errorf("the jobs are not those of the status:\n%s", diff)
 	}
-	if day := seen.Day; day.Total.Completed != 2 || day.Total.Failed != 26 || day.To.Sub(day.From) != 24*time.Hour || day.GroupBy.MustGet() != "hour" || len(day.Groups) < 2 {
+	if day := seen.Day; day.Total.Completed != 2 || day.Total.Failed != 26 || day.To.Sub(day.From) != 24*time.Hour || *day.GroupBy != "hour" || len(day.Groups) < 2 {
 		t.Errorf("the day is %+v", day)
 	}
 	failures := *seen.Failures

@@ -75,11 +75,11 @@ func TestPings(t *testing.T) {
 	if err := json.Unmarshal([]byte(got.body), &page); err != nil || len(page.Items) != 2 || !page.HasMore {
 		t.Fatalf("%v: %d %s", err, got.status, got.body)
 	}
-	got = b.do(t, request{method: "GET", path: base + "/monitors/" + made.ID.String() + "/runs?limit=2&cursor=" + page.NextCursor.MustGet(), token: token})
+	got = b.do(t, request{method: "GET", path: base + "/monitors/" + made.ID.String() + "/runs?limit=2&cursor=" + *page.NextCursor, token: token})
 	if err := json.Unmarshal([]byte(got.body), &page); err != nil || len(page.Items) != 1 || page.HasMore {
 		t.Fatalf("%v: %d %s", err, got.status, got.body)
 	}
-	if r := page.Items[0]; r.Number != 1 || r.Outcome != "failed" || r.Reason.MustGet() != "failed" || r.ExitCode.MustGet() != 1 || len([]rune(r.Log)) != 10_000 || r.DurationMs.MustGet() < 0 {
+	if r := page.Items[0]; r.Number != 1 || r.Outcome != "failed" || *r.Reason != "failed" || *r.ExitCode != 1 || len([]rune(r.Log)) != 10_000 || *r.DurationMs < 0 {
 		t.Errorf("the first run is %.200s", got.body)
 	}
 	got = b.do(t, request{method: "GET", path: base + "/monitors/" + made.ID.String(), token: token})

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -311,16 +310,15 @@ func (s *server) addUpcoming(ctx context.Context, c *runCalendar) error {
 
 func viewOccurrence(o schedule.Occurrence) api.Occurrence {
 	view := api.Occurrence{
-		NominalAt: o.Slot, ScheduledAt: nullable.NewNullNullable[time.Time](), LocalTime: o.Wall, JitterSeconds: o.At.Sub(o.Slot).Seconds(),
-		ClockChange: nullable.NewNullNullable[api.ClockChange](), DropReason: nullable.NewNullNullable[api.DropReason](),
+		NominalAt: o.Slot, LocalTime: o.Wall, JitterSeconds: o.At.Sub(o.Slot).Seconds(),
 	}
 	if o.Change != "" {
-		view.ClockChange = nullable.NewNullableWithValue(api.ClockChange(o.Change))
+		view.ClockChange = new(api.ClockChange(o.Change))
 	}
 	if o.Dropped != "" {
-		view.DropReason = nullable.NewNullableWithValue(api.DropReason(o.Dropped))
+		view.DropReason = new(api.DropReason(o.Dropped))
 	} else {
-		view.ScheduledAt = nullable.NewNullableWithValue(o.At)
+		view.ScheduledAt = new(o.At)
 	}
 	return view
 }

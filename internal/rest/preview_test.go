@@ -22,11 +22,17 @@ func lines(list []api.Occurrence) []string {
 	var all []string
 	for _, o := range list {
 		at := "-"
-		if scheduled, err := o.ScheduledAt.Get(); err == nil {
+		if scheduled := o.ScheduledAt; scheduled != nil {
 			at = scheduled.Format(time.RFC3339)
 		}
-		change, _ := o.ClockChange.Get()
-		dropped, _ := o.DropReason.Get()
+		var change api.ClockChange
+		if o.ClockChange != nil {
+			change = *o.ClockChange
+		}
+		var dropped api.DropReason
+		if o.DropReason != nil {
+			dropped = *o.DropReason
+		}
 		all = append(all, strings.TrimSpace(at+" "+o.LocalTime+" "+string(change)+" "+string(dropped)))
 	}
 	return all
@@ -98,11 +104,11 @@ func TestValidateAStoredJob(t *testing.T) {
 	path := base + "/jobs/" + made.ID.String() + "/validate"
 	before := b.snapshot(t)
 	stored := read[api.JobValidation](t, b.do(t, request{method: "POST", path: path, token: token}), http.StatusOK)
-	if len(stored.Occurrences) != 5 || !stored.Occurrences[0].ScheduledAt.MustGet().Equal(*made.NextExecutionAt) {
+	if len(stored.Occurrences) != 5 || !stored.Occurrences[0].ScheduledAt.Equal(*made.NextExecutionAt) {
 		t.Errorf("the stored job is next due at %v, want %v", lines(stored.Occurrences), made.NextExecutionAt)
 	}
 	changed := read[api.JobValidation](t, b.do(t, request{method: "POST", path: path, token: token, body: more(`"interval":"1h"`)}), http.StatusOK)
-	if at := changed.Occurrences[0].ScheduledAt.MustGet(); !at.Equal(b.now.Truncate(time.Microsecond).Add(time.Hour)) {
+	if at := *changed.Occurrences[0].ScheduledAt; !at.Equal(b.now.Truncate(time.Microsecond).Add(time.Hour)) {
 		t.Errorf("changed, it is next due at %s, want an hour from %s", at, b.now)
 	}
 	refused(t, b.do(t, request{method: "POST", path: path, token: token, body: more(`"interval":"1ms"`)}), http.StatusBadRequest, "VALIDATION_FAILED")
@@ -146,7 +152,7 @@ func TestPreviewASchedule(t *testing.T) {
 	spread := preview(make(`"cronExpression":"@daily","jitterSeconds":3600`), "count=20")
 	moved := 0
 	for _, o := range spread.Occurrences {
-		at, offset := o.ScheduledAt.MustGet(), time.Duration(o.JitterSeconds*float64(time.Second)).Round(time.Millisecond)
+		at, offset := *o.ScheduledAt, time.Duration(o.JitterSeconds*float64(time.Second)).Round(time.Millisecond)
 		if !at.Equal(o.NominalAt.Add(offset)) || offset < 0 || offset >= time.Hour {
 			t.Errorf("nominal %s, at %s, jitter %s", o.NominalAt, at, offset)
 		}
@@ -183,8 +189,8 @@ func TestThePreviewIsWhatHappens(t *testing.T) {
 		made := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: more(members)}), http.StatusCreated)
 		path := fmt.Sprintf("%s/jobs/%s/schedule?count=3&from=%s", base, made.ID, url.QueryEscape(made.CreatedAt.Format(time.RFC3339Nano)))
 		seen := read[api.SchedulePreview](t, b.do(t, request{method: "GET", path: path, token: token}), http.StatusOK)
-		if at := seen.Occurrences[0].ScheduledAt.MustGet(); !at.Equal(made.NextExecutionAt.MustGet()) {
-			t.Errorf("%s: the preview says %s, the job %s", members, at, made.NextExecutionAt.MustGet())
+		if at := *seen.Occurrences[0].ScheduledAt; !at.Equal(*made.NextExecutionAt) {
+			t.Errorf("%s: the preview says %s, the job %s", members, at, *made.NextExecutionAt)
 		}
 	}
 }

@@ -115,7 +115,7 @@ func TestPutIgnoresAStateFromBefore(t *testing.T) {
 	}
 	body := strings.Replace(before.body, `"name":"`, `"name":"new `, 1)
 	changed := read[api.Job](t, b.do(t, request{method: "PUT", path: path, token: token, body: body, header: map[string]string{"If-Match": before.header.Get("ETag")}}), http.StatusOK)
-	if changed.Version != 2 || changed.Status != api.JobStatusPaused || changed.StatusReason.MustGet() != "moving" || !strings.HasPrefix(changed.Name, "new ") {
+	if changed.Version != 2 || changed.Status != api.JobStatusPaused || *changed.StatusReason != "moving" || !strings.HasPrefix(changed.Name, "new ") {
 		t.Errorf("the job is %+v", changed)
 	}
 	refused(t, b.do(t, request{method: "PUT", path: path, token: token, body: body}), http.StatusPreconditionFailed, "PRECONDITION_FAILED")
@@ -182,13 +182,13 @@ func TestAJobSaysWhenItRuns(t *testing.T) {
 	}
 	made := read[api.Job](t, b.do(t, request{method: "POST", path: base + "/jobs", token: token, body: `{"trigger":"manual",` + rest}), http.StatusCreated)
 	path := base + "/jobs/" + made.ID.String()
-	if made.Trigger.MustGet() != api.JobTriggerManual || !made.NextExecutionAt.IsNull() {
+	if *made.Trigger != api.JobTriggerManual || made.NextExecutionAt != nil {
 		t.Errorf("the job is %+v", made)
 	}
 	patch := request{method: "PATCH", path: path, token: token, body: `{"interval":"PT30S"}`, header: map[string]string{"Content-Type": "application/merge-patch+json"}}
 	refused(t, b.do(t, patch), http.StatusBadRequest, "VALIDATION_FAILED")
 	patch.body = `{"interval":"PT30S","trigger":null}`
-	if changed := read[api.Job](t, b.do(t, patch), http.StatusOK); !changed.Trigger.IsNull() || changed.NextExecutionAt.IsNull() {
+	if changed := read[api.Job](t, b.do(t, patch), http.StatusOK); changed.Trigger != nil || changed.NextExecutionAt == nil {
 		t.Errorf("patched, the job is %+v", changed)
 	}
 }

@@ -124,13 +124,12 @@ func viewAssignment(a remote.Assignment) (api.RemoteExecution, error) {
 		view.Traceparent = &a.Traced
 	}
 	if a.Parameters == nil {
-		view.Parameters.SetNull()
 		return view, nil
 	}
 	object := map[string]any{}
 	if err := json.Unmarshal(a.Parameters, &object); err != nil {
 		return view, fmt.Errorf("read parameters: %w", err)
 	}
-	view.Parameters = orNull(&object)
+	view.Parameters = &object
 	return view, nil
 }

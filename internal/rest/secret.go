@@ -44,7 +44,7 @@ func (s *server) ListSecrets(ctx context.Context, request api.ListSecretsRequest
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(one secret.Secret) cursor.Place { return cursor.Place{At: one.CreatedAt, ID: one.ID} })
-	answer := api.ListSecrets200JSONResponse{Items: make([]api.Secret, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListSecrets200JSONResponse{Items: make([]api.Secret, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewSecret(one)
 	}

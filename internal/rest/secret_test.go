@@ -41,7 +41,7 @@ func TestSecrets(t *testing.T) {
 		call("PUT", fmt.Sprintf("/secrets/s%d", i), `{"value":"`+canary+`"}`)
 	}
 	first := read[api.SecretPage](t, call("GET", "/secrets?limit=3", ""), http.StatusOK)
-	second := read[api.SecretPage](t, call("GET", "/secrets?limit=3&cursor="+first.NextCursor.MustGet(), ""), http.StatusOK)
+	second := read[api.SecretPage](t, call("GET", "/secrets?limit=3&cursor="+*first.NextCursor, ""), http.StatusOK)
 	var names []string
 	for _, one := range append(first.Items, second.Items...) {
 		names = append(names, one.Name)

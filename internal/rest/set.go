@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -31,7 +29,7 @@ func (s *server) ListSets(ctx context.Context, request api.ListSetsRequestObject
 		list[i] = api.JobSet{Name: name, Jobs: jobs[i]}
 	}
 	list, next := cut(s, page, list, func(one api.JobSet) cursor.Place { return cursor.Place{Text: one.Name} })
-	return api.ListSets200JSONResponse{Items: list, NextCursor: orNull(next), HasMore: next != nil}, nil
+	return api.ListSets200JSONResponse{Items: list, NextCursor: next, HasMore: next != nil}, nil
 }
 
 // PlanSet is POST /sets/{name}/plan.
@@ -41,7 +39,7 @@ func (s *server) PlanSet(ctx context.Context, request api.PlanSetRequestObject) 
 		return nil, err
 	}
 	answer := api.PlanSet200JSONResponse{
-		Hash: plan.Hash, Through: orNull(plan.Through), Unchanged: plan.Unchanged, Jobs: int64(plan.Jobs), MaxJobs: numberOrNull(int64(plan.MaxJobs)),
+		Hash: plan.Hash, Through: plan.Through, Unchanged: plan.Unchanged, Jobs: int64(plan.Jobs), MaxJobs: numberOrNull(int64(plan.MaxJobs)),
 		Created: plan.Count(job.ActCreate), Changed: plan.Count(job.ActChange), Adopted: plan.Count(job.ActAdopt),
 		Deleted: plan.Count(job.ActDelete), Left: plan.Count(job.ActLeave), Conflicts: plan.Count(job.ActConflict),
 		Changes: make([]api.SetChange, len(plan.Changes)),
@@ -76,7 +74,7 @@ func (s *server) ApplySet(ctx context.Context, request api.ApplySetRequestObject
 		}
 	}
 	return api.ApplySet200JSONResponse{
-		Through: orNull(plan.Through), Created: plan.Count(job.ActCreate), Changed: plan.Count(job.ActChange),
+		Through: plan.Through, Created: plan.Count(job.ActCreate), Changed: plan.Count(job.ActChange),
 		Adopted: plan.Count(job.ActAdopt), Deleted: plan.Count(job.ActDelete),
 	}, nil
 }
@@ -123,7 +121,7 @@ func (s *server) planSection(ctx context.Context, set string, body api.SetSectio
 // sectionOf translates a section, and lists what is wrong with it by itself.
 func (s *server) sectionOf(set string, body api.SetSection) (section job.Section, fields []fault.Field, err error) {
 	section = job.Section{
-		Set: set, After: orZero(orNil(body.After)), Through: orNil(body.Through), Prune: orZero(body.Prune), Adopt: orZero(body.Adopt),
+		Set: set, After: orZero(body.After), Through: body.Through, Prune: orZero(body.Prune), Adopt: orZero(body.Adopt),
 		Specs: make([]job.Spec, len(body.Jobs)),
 	}
 	named := make(map[string]bool, len(body.Jobs))
@@ -172,10 +170,7 @@ func ofJob(name string, err error) error {
 }
 
 func viewSetChange(c job.SetChange) (view api.SetChange, err error) {
-	view = api.SetChange{Name: c.Name, Action: api.SetChangeAction(c.Action), JobID: orNull(c.ID), Set: nullable.NewNullNullable[string](), Fields: []api.Change{}}
-	if c.Set != "" {
-		view.Set.Set(c.Set)
-	}
+	view = api.SetChange{Name: c.Name, Action: api.SetChangeAction(c.Action), JobID: c.ID, Set: textOrNull(c.Set), Fields: []api.Change{}}
 	if c.From == nil || c.To == nil {
 		return view, nil
 	}

@@ -88,7 +88,7 @@ func TestSetBecomesAsItIsWanted(t *testing.T) {
 	b := setup(t)
 	first := section("", wanted("b", ""), wanted("a", `,"tags":["x"]`), wanted("c", ""))
 	plan := b.planned(t, first)
-	if diff := cmp.Diff([]string{"create a", "create b", "create c"}, changesIn(plan)); diff != "" || plan.Created != 3 || !plan.Through.IsNull() {
+	if diff := cmp.Diff([]string{"create a", "create b", "create c"}, changesIn(plan)); diff != "" || plan.Created != 3 || plan.Through != nil {
 		t.Errorf("a new set is planned otherwise: %s %+v", diff, plan)
 	}
 	b.has(t)
@@ -148,7 +148,7 @@ func TestJobsAreListedBySet(t *testing.T) {
 	token := b.token(t, b.ours, identity.Developer)
 	for _, sort := range []string{"", "&sort=name"} {
 		page := read[api.JobPage](t, b.do(t, request{method: "GET", path: base + "/jobs?set=billing" + sort, token: token}), http.StatusOK)
-		if len(page.Items) != 1 || page.Items[0].Name != "a" || page.Items[0].Set.MustGet() != "billing" {
+		if len(page.Items) != 1 || page.Items[0].Name != "a" || *page.Items[0].Set != "billing" {
 			t.Errorf("the list%s has %+v", sort, page.Items)
 		}
 	}
@@ -217,7 +217,7 @@ func TestSetAdoptsByName(t *testing.T) {
 	b.asDeveloper(t, "POST", "/jobs", wanted("twice", ""))
 	body := section("", wanted("a", ""), wanted("b", ""))
 	plan := b.planned(t, body)
-	if diff := cmp.Diff([]string{"conflict a", "create b"}, changesIn(plan)); diff != "" || plan.Conflicts != 1 || plan.Changes[0].JobID.IsNull() {
+	if diff := cmp.Diff([]string{"conflict a", "create b"}, changesIn(plan)); diff != "" || plan.Conflicts != 1 || plan.Changes[0].JobID == nil {
 		t.Errorf("a namesake is planned otherwise: %s %+v", diff, plan)
 	}
 	refused(t, b.inSet(t, "apply", hashed(body, plan.Hash)), http.StatusConflict, "SET_CONFLICT")
@@ -229,13 +229,13 @@ func TestSetAdoptsByName(t *testing.T) {
 		t.Errorf("adopted: %+v", got)
 	}
 	b.has(t, `a in "billing" v2 300s`, `b in "billing" v1 300s`, `twice in "" v1 300s`, `twice in "" v1 300s`)
-	if plan := b.planned(t, section(`,"adopt":true`, wanted("twice", ""))); plan.Conflicts != 1 || !plan.Changes[2].JobID.IsNull() {
+	if plan := b.planned(t, section(`,"adopt":true`, wanted("twice", ""))); plan.Conflicts != 1 || plan.Changes[2].JobID != nil {
 		t.Errorf("of two namesakes one is taken: %+v", plan)
 	}
 	// Another set is told whose it is.
 	token := b.token(t, b.ours, identity.Developer)
 	other := read[api.SetPlan](t, b.do(t, request{method: "POST", path: base + "/sets/other/plan", token: token, body: section("", wanted("a", ""))}), http.StatusOK)
-	if other.Conflicts != 1 || other.Changes[0].Set.MustGet() != "billing" {
+	if other.Conflicts != 1 || *other.Changes[0].Set != "billing" {
 		t.Errorf("another set's job is no conflict: %+v", other)
 	}
 	// Taking a job over as it is makes no version, and is audited all the same.
@@ -368,13 +368,14 @@ func TestSetEndsWhereItsPlanEnds(t *testing.T) {
 			body = section(more)
 		}
 		got := b.applied(t, body)
-		steps = append(steps, fmt.Sprintf("%d %v", got.Deleted, got.Through))
-		if got.Through.IsNull() {
+		if got.Through == nil {
+			steps = append(steps, fmt.Sprintf("%d and the end", got.Deleted))
 			break
 		}
-		after = got.Through.MustGet()
+		after = *got.Through
+		steps = append(steps, fmt.Sprintf("%d up to %s", got.Deleted, after))
 	}
-	if diff := cmp.Diff([]string{"1000 map[true:job 0999]", "499 map[false:]"}, steps); diff != "" {
+	if diff := cmp.Diff([]string{"1000 up to job 0999", "499 and the end"}, steps); diff != "" {
 		t.Errorf("the steps differ (-want +got):\n%s", diff)
 	}
 	b.has(t, `job 1200 in "billing" v1 300s`)
@@ -393,7 +394,7 @@ func TestSetKeepsToTheBoundOnJobs(t *testing.T) {
 	b.applied(t, section("", wanted("a", ""), wanted("b", "")))
 	body := section("", wanted("b", ""), wanted("c", ""))
 	plan := b.planned(t, body)
-	if plan.Jobs != 2 || plan.MaxJobs.MustGet() != 2 {
+	if plan.Jobs != 2 || *plan.MaxJobs != 2 {
 		t.Errorf("the plan says %d of %v jobs", plan.Jobs, plan.MaxJobs)
 	}
 	refused(t, b.inSet(t, "apply", hashed(body, plan.Hash)), http.StatusForbidden, "QUOTA_EXCEEDED")
@@ -454,7 +455,7 @@ func TestSetsAreListed(t *testing.T) {
 		if !page.HasMore {
 			break
 		}
-		path = base + "/sets?limit=1&cursor=" + page.NextCursor.MustGet()
+		path = base + "/sets?limit=1&cursor=" + *page.NextCursor
 	}
 	if want := []string{"a1", "b2"}; !slices.Equal(found, want) {
 		t.Errorf("the sets are %v, want %v", found, want)

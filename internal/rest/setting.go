@@ -40,7 +40,7 @@ func (s *server) ResetSetting(ctx context.Context, request api.ResetSettingReque
 func viewSetting(one live.Setting) api.Setting {
 	return api.Setting{
 		Name: one.Name, Value: textOrNull(one.Value), Source: api.SettingSource(one.Source), Default: one.Default, Unit: one.Unit,
-		Minimum: orNull(one.Min), Maximum: orNull(one.Max), Allowed: append([]string{}, one.OneOf...), Description: one.Meaning,
-		ChangedAt: orNull(one.ChangedAt), ChangedBy: textOrNull(one.ChangedBy),
+		Minimum: one.Min, Maximum: one.Max, Allowed: append([]string{}, one.OneOf...), Description: one.Meaning,
+		ChangedAt: one.ChangedAt, ChangedBy: textOrNull(one.ChangedBy),
 	}
 }

@@ -4,12 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"reflect"
 	"slices"
-	"sync"
 	"time"
-
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -44,8 +40,7 @@ func (s *server) draftOf(body api.JobSpec) (job.Spec, []fault.Field, error) {
 
 // triggerFaults holds a definition to exactly one answer to when the job runs.
 func triggerFaults(spec job.Spec, body api.JobSpec) []fault.Field {
-	interval, _ := body.Interval.Get()
-	scheduled, manual := spec.Scheduled() || interval != "", orNil(body.Trigger) != nil
+	scheduled, manual := spec.Scheduled() || orZero(body.Interval) != "", body.Trigger != nil
 	switch {
 	case scheduled && manual:
 		return []fault.Field{{Path: "trigger", Rule: "conflict", Message: "must be null or left out beside cronExpression, interval or runAt"}}
@@ -127,9 +122,8 @@ func viewJob(j job.Job) (view api.Job) {
 // showJob fills what is shown of a job.
 func showJob(view *api.Job, j *job.Job) {
 	mustCarry(view, &j.Spec)
-	view.Trigger.SetNull()
 	if !j.Scheduled() {
-		view.Trigger.Set(api.JobTriggerManual)
+		view.Trigger = new(api.JobTriggerManual)
 	}
 	if j.Cancelling != nil {
 		view.Cancelling = &api.JobCancelling{RequestedAt: j.Cancelling.RequestedAt, Remaining: j.Cancelling.Remaining}
@@ -137,16 +131,18 @@ func showJob(view *api.Job, j *job.Job) {
 	view.ID, view.TenantID, view.Version, view.Set = j.ID, j.TenantID, j.Version, textOrNull(j.Set)
 	view.CreatedBy, view.CreatedAt, view.UpdatedAt = j.CreatedBy, j.CreatedAt, j.UpdatedAt
 	view.Status, view.StatusReason, view.StatusBy, view.StatusAt = api.JobStatus(j.Status), textOrNull(j.StatusReason), textOrNull(j.StatusBy), j.StatusAt
-	view.PausedUntil, view.NextExecutionAt, view.LastExecutionAt = orNull(j.PausedUntil), orNull(j.Upcoming()), orNull(j.LastExecutionAt)
-	view.ExecutionCount, view.ReconciledAt, view.ReconciledDifference = j.ExecutionCount, orNull(j.AuditedAt), orNull(j.AuditDifference)
+	view.PausedUntil, view.NextExecutionAt, view.LastExecutionAt = j.PausedUntil, j.Upcoming(), j.LastExecutionAt
+	view.ExecutionCount, view.ReconciledAt, view.ReconciledDifference = j.ExecutionCount, j.AuditedAt, j.AuditDifference
 }
 
 // definitionOf is a definition as the contract writes it, all fields given that are
 // not null, with which the same definition could be sent again.
 func definitionOf(s job.Spec) (definition api.JobSpec) {
-	mustCarry(&definition, &s)
+	var view api.Job // knows which fields have no value; in a JobSpec all may be absent
+	mustCarry(&view, &s)
+	mustCarry(&definition, &view)
 	if !s.Scheduled() {
-		definition.Trigger.Set(api.JobSpecTriggerManual)
+		definition.Trigger = new(api.JobSpecTriggerManual)
 	}
 	return definition
 }
@@ -166,45 +162,17 @@ func orZero[T any](p *T) T {
 	return value
 }
 
-// nulls are the contract's nulls, by their types: a job has a dozen, and each would be a map
-// of its own. Nobody writes into one, since Set and SetNull make another.
-var nulls sync.Map // of reflect.Type to nullable.Nullable
-
-func null[T any]() nullable.Nullable[T] {
-	key := reflect.TypeFor[T]()
-	found, ok := nulls.Load(key)
-	if !ok {
-		found, _ = nulls.LoadOrStore(key, nullable.NewNullNullable[T]())
-	}
-	return found.(nullable.Nullable[T])
-}
-
-func orNull[T any](p *T) nullable.Nullable[T] {
-	if p == nil {
-		return null[T]()
-	}
-	return nullable.NewNullableWithValue(*p)
-}
-
 // numberOrNull is null for zero, which is how the domain writes "no bound".
-func numberOrNull[T int | int64](number T) nullable.Nullable[T] {
+func numberOrNull[T int | int64](number T) *T {
 	if number == 0 {
-		return null[T]()
-	}
-	return nullable.NewNullableWithValue(number)
-}
-
-func textOrNull[T ~string](text T) nullable.Nullable[T] {
-	if text == "" {
-		return null[T]()
-	}
-	return nullable.NewNullableWithValue(text)
-}
-
-func orNil[T any](n nullable.Nullable[T]) *T {
-	value, err := n.Get()
-	if err != nil {
 		return nil
 	}
-	return &value
+	return new(number)
+}
+
+func textOrNull[T ~string](text T) *T {
+	if text == "" {
+		return nil
+	}
+	return new(text)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/fault"
@@ -85,11 +84,10 @@ func (s *server) tenantWithUsage(ctx context.Context, id uuid.UUID, defaults ten
 		CreatedAt: v.CreatedAt, UpdatedAt: v.UpdatedAt,
 		Usage: api.TenantUsage{
 			Jobs: used.Jobs, Running: used.Running, Waiting: used.Waiting, Cancelling: used.Cancelling, Calendars: used.Calendars, Secrets: used.Secrets, APIKeys: used.APIKeys,
-			ExecutionsToday: nullable.NewNullNullable[int](),
 		},
 	}
 	if found.Limits.MaxExecutionsPerDay != nil {
-		view.Usage.ExecutionsToday = nullable.NewNullableWithValue(used.ExecutionsToday)
+		view.Usage.ExecutionsToday = new(used.ExecutionsToday)
 	}
 	return view, nil
 }
@@ -131,7 +129,7 @@ func (s *server) ListTenants(ctx context.Context, request api.ListTenantsRequest
 		return nil, err
 	}
 	list, next := cut(s, page, list, func(t tenant.Tenant) cursor.Place { return cursor.Place{At: t.CreatedAt, ID: t.ID} })
-	answer := api.ListTenants200JSONResponse{Items: make([]api.Tenant, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListTenants200JSONResponse{Items: make([]api.Tenant, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, one := range list {
 		answer.Items[i] = viewTenant(one)
 	}
@@ -193,13 +191,13 @@ func (s *server) ActivateTenant(ctx context.Context, request api.ActivateTenantR
 func newTenant(body api.TenantSpec) (tenant.Spec, []fault.Field) {
 	limits := orZero(body.Limits)
 	spec := tenant.Spec{Name: body.Name, Limits: tenant.Limits{
-		MaxJobs: orNil(limits.MaxJobs), MaxRunning: orNil(limits.MaxRunning), MaxRunningByType: orZero(limits.MaxRunningByType),
-		MaxExecutionsPerDay: orNil(limits.MaxExecutionsPerDay), RequestsPerSecond: orNil(limits.RequestsPerSecond),
-		MinIntervalSeconds: orNil(limits.MinIntervalSeconds), MaxPayloadBytes: orNil(limits.MaxPayloadBytes),
-		MaxWaiting: orNil(limits.MaxWaiting), MaxWaitingPerJob: orNil(limits.MaxWaitingPerJob),
-		MaxCalendars: orNil(limits.MaxCalendars), MaxSecrets: orNil(limits.MaxSecrets), MaxAPIKeys: orNil(limits.MaxAPIKeys),
+		MaxJobs: limits.MaxJobs, MaxRunning: limits.MaxRunning, MaxRunningByType: orZero(limits.MaxRunningByType),
+		MaxExecutionsPerDay: limits.MaxExecutionsPerDay, RequestsPerSecond: limits.RequestsPerSecond,
+		MinIntervalSeconds: limits.MinIntervalSeconds, MaxPayloadBytes: limits.MaxPayloadBytes,
+		MaxWaiting: limits.MaxWaiting, MaxWaitingPerJob: limits.MaxWaitingPerJob,
+		MaxCalendars: limits.MaxCalendars, MaxSecrets: limits.MaxSecrets, MaxAPIKeys: limits.MaxAPIKeys,
 	}}
-	if types := orNil(limits.JobTypes); types != nil {
+	if types := limits.JobTypes; types != nil {
 		spec.Limits.JobTypes = []string{}
 		for _, one := range *types {
 			spec.Limits.JobTypes = append(spec.Limits.JobTypes, string(one))
@@ -239,10 +237,10 @@ func viewTenant(t tenant.Tenant) api.Tenant {
 		ID: t.ID, Version: t.Version, Name: t.Name, Status: string(t.Status), StatusReason: textOrNull(t.StatusReason), CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt,
 		AllowedIps: make([]string, len(t.AllowedIPs)), AllowedOrigins: append([]string{}, t.AllowedOrigins...), AllowedHosts: append([]string{}, t.AllowedHosts...),
 		Limits: api.TenantLimits{
-			MaxJobs: orNull(l.MaxJobs), MaxRunning: orNull(l.MaxRunning), MaxExecutionsPerDay: orNull(l.MaxExecutionsPerDay),
-			RequestsPerSecond: orNull(l.RequestsPerSecond), MinIntervalSeconds: orNull(l.MinIntervalSeconds),
-			MaxPayloadBytes: orNull(l.MaxPayloadBytes), MaxWaiting: orNull(l.MaxWaiting), MaxWaitingPerJob: orNull(l.MaxWaitingPerJob), MaxCalendars: orNull(l.MaxCalendars), MaxSecrets: orNull(l.MaxSecrets),
-			MaxAPIKeys: orNull(l.MaxAPIKeys), MaxRunningByType: &l.MaxRunningByType, JobTypes: nullable.NewNullNullable[[]api.JobType](),
+			MaxJobs: l.MaxJobs, MaxRunning: l.MaxRunning, MaxExecutionsPerDay: l.MaxExecutionsPerDay,
+			RequestsPerSecond: l.RequestsPerSecond, MinIntervalSeconds: l.MinIntervalSeconds,
+			MaxPayloadBytes: l.MaxPayloadBytes, MaxWaiting: l.MaxWaiting, MaxWaitingPerJob: l.MaxWaitingPerJob, MaxCalendars: l.MaxCalendars, MaxSecrets: l.MaxSecrets,
+			MaxAPIKeys: l.MaxAPIKeys, MaxRunningByType: &l.MaxRunningByType,
 		},
 	}
 	if l.MaxRunningByType == nil {
@@ -253,7 +251,7 @@ func viewTenant(t tenant.Tenant) api.Tenant {
 		for i, one := range l.JobTypes {
 			types[i] = api.JobType(one)
 		}
-		view.Limits.JobTypes = nullable.NewNullableWithValue(types)
+		view.Limits.JobTypes = new(types)
 	}
 	for i, prefix := range t.AllowedIPs {
 		view.AllowedIps[i] = prefix.String()

@@ -40,7 +40,7 @@ func met(t *testing.T, got answer, status int, code, name string, value int64) {
 		return
 	}
 	waits := status == http.StatusTooManyRequests
-	if e.Error.Limit.ResetAt.IsNull() == waits || (got.header.Get("Retry-After") != "") != waits {
+	if (e.Error.Limit.ResetAt == nil) == waits || (got.header.Get("Retry-After") != "") != waits {
 		t.Errorf("reset %v, Retry-After %q with %d", e.Error.Limit.ResetAt, got.header.Get("Retry-After"), status)
 	}
 	if waits {
@@ -52,7 +52,7 @@ func met(t *testing.T, got answer, status int, code, name string, value int64) {
 // whole seconds.
 func sameWait(t *testing.T, got answer, e api.Error) {
 	t.Helper()
-	reset := e.Error.Limit.ResetAt.MustGet()
+	reset := *e.Error.Limit.ResetAt
 	if want := `"resetAt":"` + reset.UTC().Format("2006-01-02T15:04:05Z") + `"`; !strings.Contains(got.body, want) {
 		t.Errorf("resetAt is not in whole seconds: %s", got.body)
 	}
@@ -124,7 +124,7 @@ func TestLimitsAreMetExactly(t *testing.T) {
 		}
 		met(t, b.do(t, create), http.StatusForbidden, "QUOTA_EXCEEDED", "maxApiKeys", 1)
 		seen := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: base + "/tenant", token: token}), http.StatusOK)
-		if n, err := seen.Limits.MaxSecrets.Get(); err != nil || n != 1000 || seen.Usage.APIKeys != 1 || seen.Usage.Secrets != 0 {
+		if n := seen.Limits.MaxSecrets; n == nil || *n != 1000 || seen.Usage.APIKeys != 1 || seen.Usage.Secrets != 0 {
 			t.Errorf("the tenant is shown as %+v", seen)
 		}
 	})
@@ -139,7 +139,7 @@ func TestLimitsAreMetExactly(t *testing.T) {
 		read[api.Execution](t, trigger(), http.StatusAccepted)
 		met(t, trigger(), http.StatusTooManyRequests, "QUOTA_EXCEEDED", "maxExecutionsPerDay", 2)
 		usage := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: base + "/tenant", token: token}), http.StatusOK).Usage
-		if n, err := usage.ExecutionsToday.Get(); err != nil || n != 2 || usage.Jobs != 1 {
+		if n := usage.ExecutionsToday; n == nil || *n != 2 || usage.Jobs != 1 {
 			t.Errorf("the usage is %+v", usage)
 		}
 	})
@@ -411,14 +411,18 @@ func TestPlatformAdministratorsKeepTenants(t *testing.T) {
 	refused(t, b.do(t, request{method: "POST", path: base + "/tenants", token: platform, body: body}), http.StatusConflict, "CONFLICT")
 	ours := b.token(t, b.ours, identity.Admin)
 	own := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: base + "/tenant", token: ours}), http.StatusOK)
-	if n, _ := own.Limits.MaxJobs.Get(); n != 3 || own.Name != "Example Ltd" || (*own.Limits.MaxRunningByType)["http"] != 2 {
+	if n := own.Limits.MaxJobs; n == nil || *n != 3 || own.Name != "Example Ltd" || (*own.Limits.MaxRunningByType)["http"] != 2 {
 		t.Errorf("the tenant sees %+v", own)
 	}
-	if n, _ := own.Limits.RequestsPerSecond.Get(); n != 1_000_000 {
-		t.Errorf("a limit that it has not is %d, want that of the configuration", n)
+	if n := own.Limits.RequestsPerSecond; n == nil || *n != 1_000_000 {
+		t.Errorf("a limit that it has not is %+v, want that of the configuration", own)
 	}
-	kept := read[api.TenantWithUsage](t, b.do(t, request{method: "GET", path: path, token: platform}), http.StatusOK)
-	if n, _ := kept.Limits.MaxJobs.Get(); n != 3 || !kept.Limits.RequestsPerSecond.IsNull() {
+	raw := b.do(t, request{method: "GET", path: path, token: platform})
+	if !strings.Contains(raw.body, `"requestsPerSecond":null`) {
+		t.Errorf("a limit that is not set is not null: %s", raw.body)
+	}
+	kept := read[api.TenantWithUsage](t, raw, http.StatusOK)
+	if n := kept.Limits.MaxJobs; n == nil || *n != 3 || kept.Limits.RequestsPerSecond != nil {
 		t.Errorf("who keeps it sees %+v, want its own limits alone, as PUT takes them", kept)
 	}
 	for _, wrong := range []string{

@@ -123,7 +123,7 @@ func (s *server) ListJobVersions(ctx context.Context, request api.ListJobVersion
 		at := s.cursors.Encode(page.list, cursor.Place{Text: strconv.Itoa(list[len(list)-1].Number)})
 		next = &at
 	}
-	answer := api.ListJobVersions200JSONResponse{Items: make([]api.JobVersionSummary, len(list)), NextCursor: orNull(next), HasMore: next != nil}
+	answer := api.ListJobVersions200JSONResponse{Items: make([]api.JobVersionSummary, len(list)), NextCursor: next, HasMore: next != nil}
 	for i, v := range list {
 		answer.Items[i] = api.JobVersionSummary{
 			JobID: request.ID, Version: v.Number, CreatedBy: v.By, CreatedAt: v.At, RestoredFrom: numberOrNull(v.RestoredFrom),

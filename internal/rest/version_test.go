@@ -100,7 +100,7 @@ func TestPatchAJob(t *testing.T) {
 		check       func(api.Job) bool
 	}{
 		{"from an expression to an interval", `{"cronExpression":null,"interval":"PT30S"}`, func(j api.Job) bool {
-			return j.CronExpression.IsNull() && j.Interval.MustGet() == "PT30S"
+			return j.CronExpression == nil && *j.Interval == "PT30S"
 		}},
 		{"within the config", `{"config":{"method":"PUT","body":null}}`, func(j api.Job) bool {
 			config, err := j.Config.AsHTTPConfig()
@@ -111,7 +111,7 @@ func TestPatchAJob(t *testing.T) {
 		}},
 		{"a list as a whole", `{"tags":["z"]}`, func(j api.Job) bool { return cmp.Equal(j.Tags, []string{"z"}) }},
 		{"null is the default", `{"tags":null,"retryConfig":null,"maxConcurrent":null,"disableAfterFailures":null}`, func(j api.Job) bool {
-			return len(j.Tags) == 0 && *j.RetryConfig.MaxRetries == 3 && j.MaxConcurrent == 1 && j.DisableAfterFailures.IsNull()
+			return len(j.Tags) == 0 && *j.RetryConfig.MaxRetries == 3 && j.MaxConcurrent == 1 && j.DisableAfterFailures == nil
 		}},
 	} {
 		before := read[api.Job](t, b.do(t, request{method: "GET", path: base + "/jobs/" + id.String(), token: token}), http.StatusOK)
@@ -186,7 +186,7 @@ func TestVersionsOfAJob(t *testing.T) {
 			fields = append(fields, v.ChangedFields)
 		}
 		if page.HasMore {
-			next = "&cursor=" + page.NextCursor.MustGet()
+			next = "&cursor=" + *page.NextCursor
 		}
 	}
 	if diff := cmp.Diff([][]string{{"priority"}, {"config.url", "timezone"}, {}}, fields); diff != "" {
@@ -213,7 +213,7 @@ func TestVersionsOfAJob(t *testing.T) {
 		t.Errorf("restored again it has version %d", again.Version)
 	}
 	v := read[api.JobVersion](t, b.do(t, request{method: "GET", path: path + "/4", token: token}), http.StatusOK)
-	if v.RestoredFrom.MustGet() != 1 || len(v.Changes) != 3 {
+	if *v.RestoredFrom != 1 || len(v.Changes) != 3 {
 		t.Errorf("the version is %+v", v)
 	}
 	for _, missing := range []string{"/5", "/5/compare/1", "/1/compare/5"} {

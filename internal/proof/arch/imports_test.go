@@ -31,7 +31,7 @@ statistics/rollup    |  |  |  |
 schedule/ics         | fault schedule | ical rrule |  |
 # generated, and the schema
 api                  |  | chi kin-openapi oapi |  |
-api/client           | api | oapi |  |
+api/client           | api |  |  |
 db                   |  | pgx |  |
 migrations           |  |  |  |
 web                  |  |  |  |
@@ -134,7 +134,7 @@ rest/contract/responses |  |  |  |
 rest/asset           |  |  |  |
 rest/reference       | rest/asset | swgui |  |
 rest/console         | rest/asset |  |  |
-rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity identity/signin job live monitor monitor/intake monitor/past notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi oapi sync | jwt kin-openapi |
+rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity identity/signin job live monitor monitor/intake monitor/past notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi sync | jwt kin-openapi |
 # wiring, and the programs
 app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc identity/signin job lease live loop maintenance monitor monitor/intake monitor/past monitor/watch notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest rest/console retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
 importer             | schedule | sigs-yaml | robfig |
@@ -157,10 +157,10 @@ cmd/promoter         | app cmd/internal/program config |  |  |
 cmd/standalone       | app cmd/internal/program config executor/sandbox |  |  |
 cmd/worker           | app cmd/internal/program config executor/sandbox |  |  |
 # proof
-proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/figures | oapi pgx:store.go |  |
+proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/figures | pgx:store.go |  |
 cmd/chaos            | app cmd/internal/program config executor/sandbox proof/chaos |  |  |
 proof/simulation     | dispatch clock execution job job/keytemplate schedule |  |  |
-proof/e2e            |  |  | jwt oapi |
+proof/e2e            |  |  | jwt |
 deploy/probe         |  |  |  |
 `
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 )
@@ -15,14 +14,14 @@ import (
 func (l *load) draw(n int) (*work, api.JobSpec) {
 	r := l.random
 	w := l.work(n%l.tenants, fmt.Sprintf("job %d", n))
-	spec := api.JobSpec{Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end)}
+	spec := api.JobSpec{Name: w.name, JobType: api.JobTypeHTTP, EndDate: new(l.end)}
 	if r.IntN(3) == 0 {
 		w.step = time.Duration(1000+100*r.IntN(25)) * time.Millisecond
-		spec.Interval = nullable.NewNullableWithValue(w.step.String())
+		spec.Interval = new(w.step.String())
 	} else {
 		seconds := []int{1, 2, 2, 3, 5}[r.IntN(5)]
 		w.every = time.Duration(seconds) * time.Second
-		spec.CronExpression = nullable.NewNullableWithValue(fmt.Sprintf("*/%d * * * * *", seconds))
+		spec.CronExpression = new(fmt.Sprintf("*/%d * * * * *", seconds))
 	}
 	switch r.IntN(8) {
 	case 0, 1:
@@ -40,7 +39,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	}
 	if r.IntN(6) == 0 { // one after the other, which must suffice
 		w.overlap, w.key, takes = api.OverlapPolicyAllow, fmt.Sprintf("device-%d", r.IntN(2)), min(takes, 50)
-		spec.ConcurrencyKey = nullable.NewNullableWithValue(w.key)
+		spec.ConcurrencyKey = new(w.key)
 	}
 	query := fmt.Sprintf("?tenant=%d&ms=%d", w.tenant, takes)
 	delay := int64(200 + r.IntN(600))
@@ -180,8 +179,8 @@ func (l *load) burstJob() (*work, api.JobSpec) {
 	w.of = w.name
 	w.every = 5 * time.Second
 	spec := api.JobSpec{
-		Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end),
-		CronExpression: nullable.NewNullableWithValue("*/5 * * * * *"), OverlapPolicy: &w.overlap,
+		Name: w.name, JobType: api.JobTypeHTTP, EndDate: new(l.end),
+		CronExpression: new("*/5 * * * * *"), OverlapPolicy: &w.overlap,
 	}
 	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: fmt.Sprintf("%s/?tenant=%d&ms=1000", l.stack.sink.url, tenant)}) // cannot fail
 	return w, spec

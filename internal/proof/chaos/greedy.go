@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -68,8 +67,8 @@ func (l *load) secondly(of string, n int) (*work, api.JobSpec) {
 	w := l.work(tenant, fmt.Sprintf("%s %d", of, n))
 	w.of, w.every = of, time.Second
 	spec := api.JobSpec{
-		Name: w.name, JobType: api.JobTypeHTTP, EndDate: nullable.NewNullableWithValue(l.end), OverlapPolicy: &w.overlap,
-		CronExpression: nullable.NewNullableWithValue("* * * * * *"),
+		Name: w.name, JobType: api.JobTypeHTTP, EndDate: new(l.end), OverlapPolicy: &w.overlap,
+		CronExpression: new("* * * * * *"),
 	}
 	_ = spec.Config.FromHTTPConfig(api.HTTPConfig{URL: fmt.Sprintf("%s/?tenant=%d", l.stack.sink.url, tenant)}) // cannot fail
 	return w, spec

@@ -120,7 +120,7 @@ func (l *load) create(ctx context.Context) {
 
 func (l *load) make(ctx context.Context, w *work, spec api.JobSpec) {
 	if spec.CronExpression == nil && spec.Interval == nil && spec.RunAt == nil {
-		spec.Trigger.Set(api.JobSpecTriggerManual)
+		spec.Trigger = new(api.JobSpecTriggerManual)
 	}
 	l.mu.Lock()
 	w.doing = true

@@ -247,11 +247,10 @@ func (r *remoteRuns) begin(life context.Context, w *remoteWorkers, tenant int, e
 
 // call calls the target as a job of type http does.
 func (w *remoteWorkers) call(ctx context.Context, tenant int, e api.RemoteExecution) error {
-	parameters, err := e.Parameters.Get()
-	if err != nil {
-		return err
+	if e.Parameters == nil {
+		return errors.New("the execution has no parameters")
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(parameters["url"]), http.NoBody)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint((*e.Parameters)["url"]), http.NoBody)
 	if err != nil {
 		return err
 	}
@@ -324,7 +323,7 @@ func (w *remoteWorkers) beat(life context.Context, tenant int, worker uuid.UUID,
 // ended with a heartbeat, and one whose worker was killed after its lease, so jobs that end one run
 // for the next, or have each run wait for the one before, are none.
 func (l *load) remote(spec *api.JobSpec, url string) {
-	if *spec.OverlapPolicy == api.OverlapPolicyCancelRunning || *spec.OverlapPolicy == api.OverlapPolicyQueueAll || spec.ConcurrencyKey.IsSpecified() {
+	if *spec.OverlapPolicy == api.OverlapPolicyCancelRunning || *spec.OverlapPolicy == api.OverlapPolicyQueueAll || spec.ConcurrencyKey != nil {
 		return
 	}
 	spec.JobType = api.JobTypeRemote

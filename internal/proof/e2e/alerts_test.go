@@ -12,7 +12,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
@@ -138,7 +137,7 @@ func (d *drill) failures() {
 // objective makes one that the job which fails does not meet.
 func (d *drill) objective() uuid.UUID {
 	d.t.Helper()
-	answer, err := d.client.CreateObjectiveWithResponse(d.t.Context(), api.ObjectiveSpec{Name: "it succeeds", Kind: api.ObjectiveKindSuccess, JobID: nullable.NewNullableWithValue(d.bad), Target: 0.99})
+	answer, err := d.client.CreateObjectiveWithResponse(d.t.Context(), api.ObjectiveSpec{Name: "it succeeds", Kind: api.ObjectiveKindSuccess, JobID: new(d.bad), Target: 0.99})
 	if err != nil || answer.JSON201 == nil {
 		d.t.Fatalf("create an objective: %v", err)
 	}
@@ -149,7 +148,7 @@ func (d *drill) objective() uuid.UUID {
 func (d *drill) refusals() {
 	p := d.prometheus
 	spec := sleepJob(d.t, "refused", 0)
-	spec.CronExpression.Set("* * * * * *")
+	spec.CronExpression = new("* * * * * *")
 	job := d.create(spec).ID
 	refused := refusal.Refusal{Name: "drill", Table: "active_executions", Rows: fmt.Sprintf("NEW.job_id = '%s'", job), SQLSTATE: "23514"}
 	p.round()

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
@@ -124,7 +123,7 @@ func TestBacklogWithoutRedis(t *testing.T) {
 
 func everySecond(t *testing.T) api.JobSpec {
 	spec := sleepJob(t, "every second", 0)
-	spec.CronExpression = nullable.NewNullableWithValue("* * * * * *")
+	spec.CronExpression = new("* * * * * *")
 	return spec
 }
 

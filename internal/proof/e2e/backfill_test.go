@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 )
 
@@ -20,7 +18,7 @@ func TestBackfill(t *testing.T) {
 			s := start(t, backend, 2)
 			spec := sleepJob(t, "hourly", 50*time.Millisecond)
 			atOnce := 2
-			spec.CronExpression, spec.MaxConcurrent = nullable.NewNullableWithValue("0 0 * * * *"), &atOnce
+			spec.CronExpression, spec.MaxConcurrent = new("0 0 * * * *"), &atOnce
 			job := s.create(spec)
 			from := s.now().UTC().Truncate(24*time.Hour).AddDate(0, -2, 0)
 			fast := 6000

@@ -13,7 +13,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/devstack"
@@ -102,7 +101,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 	s.serve(2)
 	target, calls := sink(t)
 	config := config(t, map[string]any{"url": target, "method": "POST", "body": "x"})
-	s.create(api.JobSpec{Name: "scheduled", JobType: api.JobTypeHTTP, Config: config, CronExpression: nullable.NewNullableWithValue("* * * * * *")})
+	s.create(api.JobSpec{Name: "scheduled", JobType: api.JobTypeHTTP, Config: config, CronExpression: new("* * * * * *")})
 	triggered := s.create(api.JobSpec{Name: "triggered", JobType: api.JobTypeHTTP, Config: config, MaxConcurrent: new(2)})
 	for range 20 {
 		s.trigger(triggered.ID)

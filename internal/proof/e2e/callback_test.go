@@ -46,7 +46,7 @@ func TestCallbackOutlivesItsWorker(t *testing.T) {
 	for _, id := range []string{first.String(), second.String()} {
 		s.eventually("both await their callbacks", func() bool {
 			for _, e := range s.executions(job) {
-				if w, err := e.WaitingOn.Get(); e.ID.String() == id && err == nil && w.Reason == api.WaitReasonCallback {
+				if w := e.WaitingOn; e.ID.String() == id && w != nil && w.Reason == api.WaitReasonCallback {
 					return true
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/executor/command/commandtest"
@@ -38,7 +37,7 @@ func TestCommandsRun(t *testing.T) {
 	s.env = []string{"COMMAND_JOBS=" + level}
 	s.up(0)
 	runs := func(script string) api.JobSpec {
-		return api.JobSpec{Name: "c", JobType: api.JobTypeCommand, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual), Config: config(t, map[string]any{"command": "sh", "args": []string{"-c", script}})}
+		return api.JobSpec{Name: "c", JobType: api.JobTypeCommand, Trigger: new(api.JobSpecTriggerManual), Config: config(t, map[string]any{"command": "sh", "args": []string{"-c", script}})}
 	}
 	refused, err := s.client.CreateJobWithResponse(t.Context(), nil, runs("true"))
 	if err != nil || refused.StatusCode() != http.StatusForbidden || !strings.Contains(string(refused.Body), "jobTypes") {
@@ -76,7 +75,7 @@ func TestCommandsAreOff(t *testing.T) {
 	t.Parallel()
 	s := start(t, polled, 0)
 	refused, err := s.client.CreateJobWithResponse(t.Context(), nil, api.JobSpec{
-		Name: "c", JobType: api.JobTypeCommand, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual), Config: config(t, map[string]any{"command": "true"}),
+		Name: "c", JobType: api.JobTypeCommand, Trigger: new(api.JobSpecTriggerManual), Config: config(t, map[string]any{"command": "true"}),
 	})
 	if err != nil || refused.StatusCode() != http.StatusBadRequest || !strings.Contains(string(refused.Body), "COMMAND_JOBS") {
 		t.Errorf("got %v %s", err, refused.Body)

@@ -42,12 +42,12 @@ func killedWorkersRunIsMadeAgain(t *testing.T, s *installation) {
 		again = s.execution(run.ID)
 		return again.Status == api.ExecutionStatusCompleted
 	})
-	restarted := again.CompletedAt.MustGet().Add(-time.Duration(again.DurationMs.MustGet() * float64(time.Millisecond)))
+	restarted := again.CompletedAt.Add(-time.Duration(*again.DurationMs * float64(time.Millisecond)))
 	t.Logf("started again %v after the kill", restarted.Sub(killed).Round(time.Millisecond))
 	if late := restarted.Sub(killed); late > 15*time.Second+noise {
 		t.Errorf("made again %v after the kill, want at most 15 s on a quiet machine", late)
 	}
-	if again.WorkerID.MustGet() == before.WorkerID.MustGet() || len(again.Attempts) != 2 || again.RetryCount != 1 {
+	if *again.WorkerID == *before.WorkerID || len(again.Attempts) != 2 || again.RetryCount != 1 {
 		t.Errorf("outcome: %+v", again)
 	}
 	if list := s.executions(job.ID); len(list) != 1 {

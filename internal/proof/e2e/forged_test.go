@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
@@ -42,7 +41,7 @@ func TestForgedHintsStartNothing(t *testing.T) {
 	s.exec("UPDATE active_executions SET available_at = now() + interval '1 hour' WHERE id = ANY ($1)",
 		[]uuid.UUID{later.ID, foreign.ID, holder.ID})
 	scheduled := call("due in half a year")
-	scheduled.CronExpression = nullable.NewNullableWithValue(fmt.Sprintf("0 0 0 1 %d *", s.now().AddDate(0, 6, 0).Month()))
+	scheduled.CronExpression = new(fmt.Sprintf("0 0 0 1 %d *", s.now().AddDate(0, 6, 0).Month()))
 	s.create(scheduled)
 
 	s.worker()
@@ -62,7 +61,7 @@ func TestForgedHintsStartNothing(t *testing.T) {
 	for name, e := range map[string]api.Execution{
 		"later": s.execution(later.ID), "holder": s.execution(holder.ID), "gated": s.execution(gated.ID), "foreign": other.execution(foreign.ID),
 	} {
-		if e.Status != api.ExecutionStatusPending || !e.StartedAt.IsNull() && e.StartedAt.IsSpecified() {
+		if e.Status != api.ExecutionStatusPending || e.StartedAt != nil {
 			t.Errorf("%s is %s", name, e.Status)
 		}
 	}

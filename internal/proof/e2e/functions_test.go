@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 )
 
@@ -17,7 +15,7 @@ func TestOwnWorkerRuns(t *testing.T) {
 	s := start(t, polled, 0)
 	job := func(parameters map[string]any) api.JobSpec {
 		return api.JobSpec{
-			Name: "f", JobType: api.JobTypeFunction, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual),
+			Name: "f", JobType: api.JobTypeFunction, Trigger: new(api.JobSpecTriggerManual),
 			Config: config(t, map[string]any{"modulePath": "billing", "functionName": "invoice", "parameters": parameters}),
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/oapi-codegen/nullable"
 
 	"github.com/scheduler-service/scheduler/api"
 )
@@ -22,7 +21,7 @@ func TestLimitsOfATenant(t *testing.T) {
 			allow := api.OverlapPolicyAllow
 			free, keyed := sleepJob(t, "free", 100*time.Millisecond), sleepJob(t, "keyed", 20*time.Millisecond)
 			free.OverlapPolicy, keyed.OverlapPolicy = &allow, &allow
-			keyed.ConcurrencyKey = nullable.NewNullableWithValue("sleeper of {{config.parameters.durationMs}}")
+			keyed.ConcurrencyKey = new("sleeper of {{config.parameters.durationMs}}")
 			jobs := []uuid.UUID{s.create(free).ID, s.create(keyed).ID, s.create(keyed).ID}
 			// Nothing runs until all were seen to wait.
 			s.exec("UPDATE tenants SET max_running = 0")
@@ -31,7 +30,7 @@ func TestLimitsOfATenant(t *testing.T) {
 			}
 			s.eventually("something waits for the limit", func() bool {
 				for _, e := range s.executions(jobs[0]) {
-					if w, err := e.WaitingOn.Get(); err == nil && w.Reason == api.WaitReasonTenantLimit {
+					if w := e.WaitingOn; w != nil && w.Reason == api.WaitReasonTenantLimit {
 						return true
 					}
 				}

@@ -38,7 +38,7 @@ func TestSettingsChangeWhileProcessesRun(t *testing.T) {
 	mine := s.url
 	s.url = other
 	second, spec := s.clientOf(s.tenant, identity.Admin), sleepJob(t, "one too many", 0)
-	spec.Trigger.Set(api.JobSpecTriggerManual)
+	spec.Trigger = new(api.JobSpecTriggerManual)
 	s.eventually("the other API process refuses a second job", func() bool {
 		answer, err := second.CreateJobWithResponse(t.Context(), nil, spec)
 		return err == nil && answer.StatusCode() == http.StatusForbidden

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oapi-codegen/nullable"
-
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
@@ -24,7 +22,7 @@ func TestRemoteWorkerRuns(t *testing.T) {
 	}
 	job := func(function string, parameters map[string]any) api.JobSpec {
 		return api.JobSpec{
-			Name: "f", JobType: api.JobTypeRemote, Trigger: nullable.NewNullableWithValue(api.JobSpecTriggerManual),
+			Name: "f", JobType: api.JobTypeRemote, Trigger: new(api.JobSpecTriggerManual),
 			Config: config(t, map[string]any{"functionName": function, "parameters": parameters}),
 		}
 	}
@@ -77,7 +75,7 @@ func TestRemoteWorkerRuns(t *testing.T) {
 		e := s.execution(lost.ID)
 		return len(e.Attempts) == 2 && e.Status == api.ExecutionStatusRunning
 	})
-	if e := s.execution(lost.ID); e.Attempts[0].WorkerID.MustGet() == e.Attempts[1].WorkerID.MustGet() || !strings.Contains(e.Attempts[0].ErrorMessage.MustGet(), "no heartbeat came") {
+	if e := s.execution(lost.ID); *e.Attempts[0].WorkerID == *e.Attempts[1].WorkerID || !strings.Contains(*e.Attempts[0].ErrorMessage, "no heartbeat came") {
 		t.Errorf("the attempts are %+v", e.Attempts)
 	}
 	if answer, err := s.client.CancelExecutionWithResponse(t.Context(), lost.ID, api.CancelRequest{}); err != nil || answer.StatusCode() >= 300 {

@@ -29,7 +29,7 @@ func TestWorkersOfDifferentTypes(t *testing.T) {
 			lone := s.trigger(function).ID
 			s.eventually("it waits for a worker of its type", func() bool {
 				for _, e := range s.executions(function) {
-					if w, err := e.WaitingOn.Get(); err == nil && w.Reason == api.WaitReasonNoWorker {
+					if w := e.WaitingOn; w != nil && w.Reason == api.WaitReasonNoWorker {
 						return true
 					}
 				}
