@@ -205,7 +205,9 @@ func (c *scan) window(ctx context.Context, tx *postgres.Tx) error {
 	if err != nil {
 		return fmt.Errorf("list executions: %w", err)
 	}
-	for _, row := range rows {
+	c.list = slices.Grow(c.list, min(len(rows), c.filter.Limit-len(c.list)))
+	for i := range rows {
+		row := &rows[i]
 		if !row.Fits {
 			continue
 		}
@@ -236,8 +238,9 @@ func (c *scan) read(ctx context.Context, tx *postgres.Tx, p db.ListExecutionsPar
 	found, err := tx.PagedSince(c.span.Since(c.now)).ListNewestExecutions(ctx, db.ListNewestExecutionsParams{
 		WithResult: p.WithResult, TenantID: p.TenantID, FromAt: p.FromAt, ToAt: p.ToAt, PlaceAt: p.PlaceAt, PlaceID: p.PlaceID, PageSize: p.PageSize,
 	})
-	for _, r := range found {
-		rows = append(rows, db.ListExecutionsRow(r))
+	rows = make([]db.ListExecutionsRow, len(found))
+	for i := range found {
+		rows[i] = db.ListExecutionsRow(found[i])
 	}
 	return rows, err
 }

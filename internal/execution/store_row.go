@@ -75,7 +75,7 @@ func idOrNil(id uuid.UUID) *uuid.UUID {
 }
 
 // fromListed leaves out what a list says of its reading.
-func fromListed(r db.ListExecutionsRow) (Execution, error) {
+func fromListed(r *db.ListExecutionsRow) (Execution, error) {
 	return fromRow(db.GetExecutionRow{
 		ID: r.ID, ScheduledAt: r.ScheduledAt, TenantID: r.TenantID, JobID: r.JobID, JobVersion: r.JobVersion, TriggerType: r.TriggerType,
 		TriggeredBy: r.TriggeredBy, JobType: r.JobType, Priority: r.Priority, Parameters: r.Parameters, Status: r.Status, Reason: r.Reason,

@@ -3,8 +3,8 @@ package rest
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/google/uuid"
@@ -210,7 +210,7 @@ func viewAttempt(id uuid.UUID, a execution.Attempt) api.Attempt {
 	view := api.Attempt{
 		Number: a.Number, Status: api.AttemptStatus(a.Status), StartedAt: a.StartedAt, EndedAt: a.EndedAt,
 		DurationMs: viewDuration(a.DurationUS), WorkerID: a.WorkerID,
-		Logs: fmt.Sprintf("%s/executions/%s/logs?attempt=%d", base, id, a.Number),
+		Logs: base + "/executions/" + id.String() + "/logs?attempt=" + strconv.Itoa(a.Number),
 	}
 	if a.Error != nil {
 		view.ErrorType, view.ErrorMessage = new(api.ErrorType(a.Error.Type)), new(a.Error.Message)
