@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
+	"github.com/scheduler-service/scheduler/internal/rest"
 )
 
 func main() {
@@ -21,7 +22,7 @@ func main() {
 		Name: "api", About: "serves the REST API",
 		Load: config.Load[config.API], Dump: config.Dump[config.API],
 		Run: func(ctx context.Context, c config.API, log *slog.Logger, _ []string) error {
-			return app.API(ctx, c, log, nil)
+			return app.API(ctx, c, log, rest.Front(), nil)
 		},
 	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/proof/chaos"
+	"github.com/scheduler-service/scheduler/internal/rest"
 )
 
 // process runs the API or a worker where the first argument names one: the
@@ -23,7 +24,7 @@ func process(args []string) (code int, ok bool) {
 		return program.Program[config.API]{
 			Name: "api", About: "serves the REST API", Load: config.Load[config.API], Dump: config.Dump[config.API],
 			Run: func(ctx context.Context, c config.API, log *slog.Logger, _ []string) error {
-				return app.API(ctx, c, log, chaos.Modules())
+				return app.API(ctx, c, log, rest.Front(), chaos.Modules())
 			},
 		}.Main(args[1:], os.Stdout, os.Stderr, os.LookupEnv), true
 	case "worker":

@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/app"
 	"github.com/scheduler-service/scheduler/internal/config"
 	"github.com/scheduler-service/scheduler/internal/executor/sandbox"
+	"github.com/scheduler-service/scheduler/internal/rest"
 )
 
 func main() {
@@ -21,7 +22,7 @@ func main() {
 		Name: "standalone", About: "is the whole service in one process",
 		Load: config.Load[config.Standalone], Dump: config.Dump[config.Standalone],
 		Run: func(ctx context.Context, c config.Standalone, log *slog.Logger, _ []string) error {
-			return app.Standalone(ctx, c, log, os.Stdout)
+			return app.Standalone(ctx, c, log, rest.Front(), os.Stdout)
 		},
 	}.Main(os.Args[1:], os.Stdout, os.Stderr, os.LookupEnv))
 }

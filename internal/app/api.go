@@ -49,8 +49,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/remote"
-	"github.com/scheduler-service/scheduler/internal/rest"
 	"github.com/scheduler-service/scheduler/internal/rest/console"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/statistics"
 	"github.com/scheduler-service/scheduler/internal/statistics/collect"
@@ -67,9 +67,9 @@ const requestDrain = 10 * time.Second
 const checkMemory = 256 << 20
 
 // API serves the REST API until ctx is cancelled.
-func API(ctx context.Context, c config.API, log *slog.Logger, functions map[string]function.Module) error {
+func API(ctx context.Context, c config.API, log *slog.Logger, front parts.Front, functions map[string]function.Module) error {
 	p := newProcess(log, config.Settings(c))
-	p.functions = functions
+	p.front, p.functions = front, functions
 	listener, err := net.Listen("tcp", c.HTTPAddr)
 	if err != nil {
 		return fmt.Errorf("HTTP_ADDR: %w", err)
@@ -129,8 +129,8 @@ func (p process) api(ctx context.Context, c config.API, listener net.Listener, o
 			return pool
 		})
 	}
-	serve, reload, err := p.handlers(c, listener, rest.Deps{
-		Jobs: job.NewStore(db, job.Config{Keys: ring, MaxJobs: p.live.Int("TENANT_MAX_JOBS"), Versions: p.live.Int("JOB_VERSIONS_KEPT"), Changed: rest.ChangedFields}), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
+	serve, reload, err := p.handlers(c, listener, parts.Deps{
+		Jobs: job.NewStore(db, job.Config{Keys: ring, MaxJobs: p.live.Int("TENANT_MAX_JOBS"), Versions: p.live.Int("JOB_VERSIONS_KEPT"), Changed: p.front.ChangedFields}), Secrets: secret.NewStore(db, ring), Audit: audit.NewStore(db), Calendars: calendar.NewStore(db, job.Reschedule),
 		Executions: execution.NewStore(db, execution.Config{TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Backlog: p.backlog(), Spans: p.spans()}), Output: output.NewStore(db), Hub: hub, Backfills: backfill.NewStore(db, backfill.Config{Kept: p.term(), Backlog: p.backlog()}), Tenants: tenant.NewStore(db, c.TenantAutoCreate),
 		DeadLetters: deadletter.NewStore(db), Replays: replay.NewStore(db), Notifications: notification.NewStore(db, ring), CheckTarget: checkTarget(executors.Validate),
 		Monitor: statistics.NewStore(db), Numbers: collect.NewStore(db), Forecasts: forecast.NewStore(db),
@@ -184,7 +184,7 @@ func checkUse(uploaded *functions.Store, workers *remote.Store) func(context.Con
 
 // handlers are the servers of the API: one, or two where /internal has an
 // address of its own.
-func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (serve []func(context.Context) error, passes []loop.Pass, err error) {
+func (p process) handlers(c config.API, listener net.Listener, deps parts.Deps) (serve []func(context.Context) error, passes []loop.Pass, err error) {
 	var encrypted *tls.Config
 	if c.TLSCertFile != "" {
 		pair, err := certificate.Open(certificate.Files{Chain: c.TLSCertFile, Key: c.TLSKeyFile, Log: p.log})
@@ -197,22 +197,22 @@ func (p process) handlers(c config.API, listener net.Listener, deps rest.Deps) (
 			return nil
 		}})
 	}
-	sides := map[rest.Side]net.Listener{rest.Whole: listener}
+	sides := map[parts.Side]net.Listener{parts.Whole: listener}
 	if c.InternalAddr != "" {
 		internal, err := net.Listen("tcp", c.InternalAddr)
 		if err != nil {
 			return nil, nil, fmt.Errorf("INTERNAL_ADDR: %w", err)
 		}
-		sides = map[rest.Side]net.Listener{rest.Public: listener, rest.Internal: internal}
+		sides = map[parts.Side]net.Listener{parts.Public: listener, parts.Internal: internal}
 	}
 	for side, on := range sides {
 		deps.Side = side
-		handler, err := rest.New(deps)
+		handler, err := p.front.Handler(deps)
 		if err != nil {
 			return nil, nil, err
 		}
 		serve = append(serve, func(ctx context.Context) error {
-			return rest.Serve(ctx, rest.Server{Listener: on, Handler: handler, Log: p.log, TLS: encrypted, Notice: c.ShutdownNotice, Drain: requestDrain})
+			return p.front.Serve(ctx, parts.Server{Listener: on, Handler: handler, Log: p.log, TLS: encrypted, Notice: c.ShutdownNotice, Drain: requestDrain})
 		})
 	}
 	return serve, passes, nil

@@ -24,6 +24,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/trace"
 )
@@ -48,6 +49,8 @@ type process struct {
 	metrics  *telemetry.Metrics
 	ready    *readiness
 	advice   *advice
+	// front is the API, where the process serves it.
+	front parts.Front
 	// functions are the modules that jobs of type function may name beside builtin.
 	functions map[string]function.Module
 	// callbacks says that jobs may complete by callback.

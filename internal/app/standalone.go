@@ -18,13 +18,14 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
 
 // Standalone is the other processes in one, for a laptop, a demonstration or a
 // small installation: on stores of its own where none are given, with an echo
 // endpoint to call, and with a word about what to do next on out.
-func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out io.Writer) error {
+func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, front parts.Front, out io.Writer) error {
 	took := clock.Start()
 	fmt.Fprintln(out, "The scheduler starts. How to use it stands below when it is ready.")
 	listener, err := net.Listen("tcp", c.API.HTTPAddr)
@@ -55,6 +56,7 @@ func Standalone(ctx context.Context, c config.Standalone, log *slog.Logger, out 
 		return err
 	}
 	defer flush()
+	p.front = front
 	next := guide{config: c, api: listener.Addr(), echo: echo.url(), stores: own.about(c), started: took}
 	once := newCode(func() (string, error) { return next.token(identity.Admin) })
 	next.code = once.text

@@ -10,7 +10,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/queue"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // vitals are the API process's: what GET /health and /health/ready tell.
@@ -23,14 +23,14 @@ type vitals struct {
 }
 
 // Health looks at each dependency.
-func (v vitals) Health(ctx context.Context) rest.Health {
+func (v vitals) Health(ctx context.Context) parts.Health {
 	h := v.services(ctx)
 	h.Database, h.Redis, h.JobQueue, h.DistributedLock = v.database(ctx), v.redis(ctx), v.jobQueue(ctx), v.distributedLock(ctx)
 	return h
 }
 
 // services says whether the other processes live, and what they counted.
-func (v vitals) services(ctx context.Context) (h rest.Health) {
+func (v vitals) services(ctx context.Context) (h parts.Health) {
 	mark := clock.Start()
 	gauges, err := v.fleet.Gauges(ctx)
 	if err != nil {
@@ -40,7 +40,7 @@ func (v vitals) services(ctx context.Context) (h rest.Health) {
 	h.QueueSize = gauge(gauges.Values, fleet.GaugeWaiting)
 	workers, err := v.fleet.Alive(ctx)
 	promotes := gauges.Counted >= 0 && gauges.Counted < silence
-	h.Services = rest.Dependency{
+	h.Services = parts.Dependency{
 		Healthy: err == nil && workers > 0 && promotes, Latency: mark.Elapsed(), Details: map[string]any{"workers": workers, "promoter": promotes},
 	}
 	return h
@@ -62,7 +62,7 @@ func (v vitals) Ready(ctx context.Context) []string {
 	return nil
 }
 
-func (v vitals) database(ctx context.Context) rest.Dependency {
+func (v vitals) database(ctx context.Context) parts.Dependency {
 	mark := clock.Start()
 	err := v.db.Ping(ctx)
 	s := v.db.Pool().Stat()
@@ -70,30 +70,30 @@ func (v vitals) database(ctx context.Context) rest.Dependency {
 	if said := v.advice.list(); len(said) > 0 {
 		details["advice"] = said
 	}
-	return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: details}
+	return parts.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: details}
 }
 
 // redis is well where there is none to depend on, and says so.
-func (v vitals) redis(ctx context.Context) rest.Dependency {
+func (v vitals) redis(ctx context.Context) parts.Dependency {
 	if v.hints.Silent() {
-		return rest.Dependency{Healthy: true, Details: map[string]any{"used": false}}
+		return parts.Dependency{Healthy: true, Details: map[string]any{"used": false}}
 	}
 	s, err := v.hints.Stats(ctx)
-	return rest.Dependency{Healthy: err == nil, Latency: s.Latency, Details: map[string]any{
+	return parts.Dependency{Healthy: err == nil, Latency: s.Latency, Details: map[string]any{
 		"used": true, "totalConnections": s.Total, "idleConnections": s.Idle, "staleConnections": s.Stale,
 		"hits": s.Hits, "misses": s.Misses, "timeouts": s.Timeouts, "utilisation": s.Utilisation,
 	}}
 }
 
 // jobQueue is what workers learn from what to run: without Redis, the database.
-func (v vitals) jobQueue(ctx context.Context) rest.Dependency {
+func (v vitals) jobQueue(ctx context.Context) parts.Dependency {
 	mark := clock.Start()
 	if v.hints.Silent() {
 		err := v.db.Ping(ctx)
-		return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{"backend": "postgres"}}
+		return parts.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{"backend": "postgres"}}
 	}
 	depths, err := v.hints.Depth(ctx)
-	d := rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{"backend": "redis"}}
+	d := parts.Dependency{Healthy: err == nil, Latency: mark.Elapsed(), Details: map[string]any{"backend": "redis"}}
 	for lane, n := range depths {
 		d.Details[fmt.Sprintf("%sHints", lane)] = n
 	}
@@ -101,10 +101,10 @@ func (v vitals) jobQueue(ctx context.Context) rest.Dependency {
 }
 
 // distributedLock takes a lease and gives it back.
-func (v vitals) distributedLock(ctx context.Context) rest.Dependency {
+func (v vitals) distributedLock(ctx context.Context) parts.Dependency {
 	mark := clock.Start()
 	err := v.locks.Try(ctx)
-	return rest.Dependency{Healthy: err == nil, Latency: mark.Elapsed()}
+	return parts.Dependency{Healthy: err == nil, Latency: mark.Elapsed()}
 }
 
 func gauge(gauges map[string]int64, name string) *int64 {

@@ -3,10 +3,11 @@
 // It owns four things: the wall clock, as every stored or compared time of
 // this program is written (UTC, whole microseconds, which is all that
 // PostgreSQL keeps), the monotonic clock, for measuring how long something
-// took, a sleep that ends with its context, and the rest after what took long. It refuses to be a clock that
-// tests replace: a testing/synctest bubble drives what sleeps.
+// took, a sleep that ends with its context, and the rest after what took long. It
+// refuses to be a clock that tests replace: a testing/synctest bubble drives what
+// sleeps.
 //
-// Durable decisions use the database's clock, not by this one; see
+// Durable decisions use the database's clock, not this one; see
 // package postgres.
 package clock
 
@@ -19,7 +20,7 @@ import (
 // function of their own.
 type Clock func() time.Time
 
-// Now is the wall clock: UTC, rounded down to whole microseconds, so that an
+// Now is the wall clock: UTC, rounded down to whole microseconds, so that a
 // time equals itself after a round trip through the database. The reading
 // carries no monotonic part.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }

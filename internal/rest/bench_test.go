@@ -9,13 +9,13 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // BenchmarkRequests is one request after another through the whole handler and
 // the database, without a network.
 func BenchmarkRequests(b *testing.B) {
-	api := setup(b, func(d *rest.Deps) { d.Log = slog.New(slog.DiscardHandler) })
+	api := setup(b, func(d *parts.Deps) { d.Log = slog.New(slog.DiscardHandler) })
 	token := api.token(b, api.ours, identity.Admin)
 	for range 100 {
 		api.makeJob(b, api.ours)
@@ -49,7 +49,7 @@ func BenchmarkRequests(b *testing.B) {
 // the disk at each commit.
 func BenchmarkBulk(b *testing.B) {
 	const jobs = 100_000
-	all := setup(b, func(d *rest.Deps) { d.Log = slog.New(slog.DiscardHandler) })
+	all := setup(b, func(d *parts.Deps) { d.Log = slog.New(slog.DiscardHandler) })
 	admin, token := all.connect(b), all.token(b, all.ours, identity.Admin)
 	if _, err := admin.Exec(b.Context(), "INSERT INTO tenants (id, name) VALUES ($1, 'x')", all.ours.TenantID); err != nil {
 		b.Fatal(err)

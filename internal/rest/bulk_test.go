@@ -13,7 +13,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // bulk makes a call and reads what came of it: the ids that were done, in
@@ -114,7 +114,7 @@ func TestBulkOnJobs(t *testing.T) {
 
 func TestBulkOnExecutions(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.Hint = func(context.Context, int, uuid.UUID) {} })
+	b := setup(t, func(d *parts.Deps) { d.Hint = func(context.Context, int, uuid.UUID) {} })
 	made, worker := b.wide(t, b.ours).ID, b.claimer(t)
 	runs, failed, waits := b.makeExecution(t, b.ours, made).ID, b.makeExecution(t, b.ours, made).ID, b.makeExecution(t, b.ours, made).ID
 	theirs := b.makeExecution(t, b.theirs, b.wide(t, b.theirs).ID).ID

@@ -14,7 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/queue"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -104,7 +104,7 @@ func TestCallbacks(t *testing.T) {
 // A token that is none of ours is not found, whatever it is, and counted for its address.
 func TestForeignCallbackTokens(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = func() int { return 8 } })
+	b := setup(t, func(d *parts.Deps) { d.FailuresPerMinute = func() int { return 8 } })
 	e := b.makeExecution(t, b.ours, b.makeJob(t, b.ours).ID)
 	good := b.awaits(t, e)
 	raw, err := base64.RawURLEncoding.DecodeString(good)
@@ -137,7 +137,7 @@ func TestForeignCallbackTokens(t *testing.T) {
 // The targets of a tenant report so often a second, apart from its other requests.
 func TestCallbacksAreLimited(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) {
+	b := setup(t, func(d *parts.Deps) {
 		d.Limits = func() tenant.Limits { return tenant.Limits{RequestsPerSecond: ptr(2)} }
 	})
 	e := b.makeExecution(t, b.ours, b.makeJob(t, b.ours).ID)

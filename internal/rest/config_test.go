@@ -17,12 +17,12 @@ import (
 	"github.com/scheduler-service/scheduler/internal/executor/runner"
 	"github.com/scheduler-service/scheduler/internal/executor/wasm"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // realExecutors makes the API check configurations as in production.
-func realExecutors(t *testing.T) func(*rest.Deps) {
+func realExecutors(t *testing.T) func(*parts.Deps) {
 	t.Helper()
 	if underRace {
 		t.Skip("processes that check scripts need more memory under the race detector than they may have")
@@ -39,7 +39,7 @@ func realExecutors(t *testing.T) func(*rest.Deps) {
 		"command": command.NewChecker(command.Config{Level: command.Sandbox, Memory: 512}), "javascript": javascript.New(runners, client, log),
 		"wasm": wasm.New(runners, nil), "remote": remote.Executor{},
 	})
-	return func(d *rest.Deps) {
+	return func(d *parts.Deps) {
 		d.CheckConfig, d.CheckParameters, d.HostOf = registry.Validate, registry.ValidateParameters, registry.HostOf
 	}
 }

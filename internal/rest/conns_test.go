@@ -10,6 +10,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // Beyond the bound, a connection waits until another ends, and a server that
@@ -24,7 +25,7 @@ func TestConnectionsAreCapped(t *testing.T) {
 	done := make(chan error, 1)
 	answers := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	go func() {
-		done <- rest.Serve(ctx, rest.Server{Listener: listener, Handler: answers, Log: discard(), Drain: time.Second, MaxConns: 2})
+		done <- rest.Serve(ctx, parts.Server{Listener: listener, Handler: answers, Log: discard(), Drain: time.Second, MaxConns: 2})
 	}()
 	dial := func() net.Conn {
 		conn, err := net.Dial("tcp", listener.Addr().String())

@@ -15,10 +15,11 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
 	page "github.com/scheduler-service/scheduler/internal/rest/console"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/rest/reference"
 )
 
-func newHandler(t *testing.T, deps rest.Deps) http.Handler {
+func newHandler(t *testing.T, deps parts.Deps) http.Handler {
 	t.Helper()
 	handler, err := rest.New(deps)
 	if err != nil {
@@ -30,7 +31,7 @@ func newHandler(t *testing.T, deps rest.Deps) http.Handler {
 // The router serves what the contract says, and nothing else.
 func TestTheRouterIsTheContract(t *testing.T) {
 	t.Parallel()
-	routes, ok := newHandler(t, rest.Deps{CursorSecret: secret}).(chi.Routes)
+	routes, ok := newHandler(t, parts.Deps{CursorSecret: secret}).(chi.Routes)
 	if !ok {
 		t.Fatal("the handler cannot be walked")
 	}
@@ -183,7 +184,7 @@ func TestRequestIDs(t *testing.T) {
 // The documents of the issuer are everybody's, and /internal has none.
 func TestWellKnownDocuments(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) {
+	b := setup(t, func(d *parts.Deps) {
 		d.WellKnown = map[string]json.RawMessage{"/.well-known/jwks.json": json.RawMessage(`{"keys":[]}`)}
 	})
 	got := b.send(request{method: "GET", path: "/.well-known/jwks.json"})
@@ -193,7 +194,7 @@ func TestWellKnownDocuments(t *testing.T) {
 	refused(t, b.send(request{method: "GET", path: "/.well-known/openid-configuration"}), http.StatusNotFound, "NOT_FOUND")
 	refused(t, b.send(request{method: "POST", path: "/.well-known/jwks.json"}), http.StatusMethodNotAllowed, "METHOD_NOT_ALLOWED")
 	d := b.deps
-	d.Side = rest.Internal
+	d.Side = parts.Internal
 	answer := httptest.NewRecorder()
 	newHandler(t, d).ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/.well-known/jwks.json", nil))
 	if answer.Code != http.StatusNotFound {

@@ -18,7 +18,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -183,7 +183,7 @@ func TestCancelAnExecution(t *testing.T) {
 // before or after it, and the answer says which.
 func TestCancelMeetsTheOutcome(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.Hint = func(context.Context, int, uuid.UUID) {} })
+	b := setup(t, func(d *parts.Deps) { d.Hint = func(context.Context, int, uuid.UUID) {} })
 	token := b.token(t, b.ours, identity.Operator)
 	made, worker := b.wide(t, b.ours), b.claimer(t)
 	want := map[int]string{http.StatusOK: "cancelled", http.StatusAccepted: "cancelled", http.StatusConflict: "completed"}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 const console, stranger = "https://console.example.com", "https://evil.example.com"
@@ -43,7 +44,7 @@ func TestPagesOfNoOriginAreAdmittedByDefault(t *testing.T) {
 
 func TestPagesOfAdmittedOrigins(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.Origins = []string{console} })
+	b := setup(t, func(d *parts.Deps) { d.Origins = []string{console} })
 	for _, test := range []struct {
 		method, path, origin string
 		status               int
@@ -72,7 +73,7 @@ func TestPagesOfAdmittedOrigins(t *testing.T) {
 // nothing of it.
 func TestTenantsAdmitOrigins(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.Origins = []string{"*"} })
+	b := setup(t, func(d *parts.Deps) { d.Origins = []string{"*"} })
 	if got := b.fromPage(t, "GET", base+"/jobs", stranger); got.status != http.StatusOK || cross(got) != "Allow-Origin=*" {
 		t.Errorf("before: %d %s", got.status, cross(got))
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
@@ -107,7 +107,7 @@ func TestARequestHasADeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := withVitals(t, nil)
-		b.handler = newHandler(t, rest.Deps{
+		b.handler = newHandler(t, parts.Deps{
 			Buckets: newBuckets(t), Limits: func() tenant.Limits { return tenant.Limits{} }, FailuresPerMinute: func() int { return 1 }, CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 			Authenticate: func(ctx context.Context, _ http.Header) (identity.Principal, error) {
 				<-ctx.Done()
@@ -125,7 +125,7 @@ func TestARequestHasADeadline(t *testing.T) {
 // setupFailing is an API that meets an error before anything else happens.
 func setupFailing(t *testing.T, fail func() error) *bundle {
 	t.Helper()
-	return setup(t, func(d *rest.Deps) {
+	return setup(t, func(d *parts.Deps) {
 		d.Authenticate = func(context.Context, http.Header) (identity.Principal, error) { return identity.Principal{}, fail() }
 	})
 }

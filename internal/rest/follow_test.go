@@ -26,6 +26,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/output"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -162,7 +163,7 @@ func TestOutputIsFollowed(t *testing.T) {
 func TestAStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
 	var expired atomic.Bool
-	b := setup(t, func(d *rest.Deps) {
+	b := setup(t, func(d *parts.Deps) {
 		believes := d.Authenticate
 		d.Authenticate = func(ctx context.Context, h http.Header) (identity.Principal, error) {
 			if expired.Load() {
@@ -191,7 +192,7 @@ func TestAStreamEndsWithItsServer(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := rest.Serve(ctx, rest.Server{Listener: listener, Handler: b.handler, Log: b.deps.Log, Drain: 2 * time.Minute}); err != nil {
+		if err := rest.Serve(ctx, parts.Server{Listener: listener, Handler: b.handler, Log: b.deps.Log, Drain: 2 * time.Minute}); err != nil {
 			t.Error(err)
 		}
 	})

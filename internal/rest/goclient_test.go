@@ -19,7 +19,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/api/client"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -114,7 +114,7 @@ func (l *lossy) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func TestTheGoClientRepeats(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) {
+	b := setup(t, func(d *parts.Deps) {
 		d.Limits = func() tenant.Limits { return tenant.Limits{RequestsPerSecond: ptr(5)} }
 	})
 	server := httptest.NewServer(b.handler)

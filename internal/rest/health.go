@@ -8,6 +8,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 const (
@@ -17,36 +18,6 @@ const (
 	// probePatience bounds one look at all dependencies.
 	probePatience = 2 * time.Second
 )
-
-// Vitals knows how the process and what it depends on are. Its methods end
-// with their context, which has two seconds, and are not called at the same
-// time as themselves.
-type Vitals interface {
-	// Health looks at each dependency.
-	Health(ctx context.Context) Health
-	// Ready lists why the process should get no requests, such as a database
-	// that does not answer or an older schema; none when it should.
-	Ready(ctx context.Context) []string
-}
-
-// Health is how the dependencies are.
-type Health struct {
-	Database, Redis, JobQueue, DistributedLock Dependency
-	// Services are the other processes: whether a promoter and a worker live.
-	Services Dependency
-	// ActiveJobs are the jobs of all tenants that are active, Running and QueueSize
-	// the executions that run and that wait; nil where they are not known.
-	ActiveJobs, Running, QueueSize *int64
-}
-
-// Dependency is how one of them is.
-type Dependency struct {
-	Healthy bool
-	Latency time.Duration // of its answer
-	// Details holds what else is known, under the names that the answer shows.
-	// Anybody can read them: no addresses, no errors' texts.
-	Details map[string]any
-}
 
 // GetHealth is GET /health.
 func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (api.GetHealthResponseObject, error) {
@@ -65,7 +36,7 @@ func (s *server) GetHealth(ctx context.Context, _ api.GetHealthRequestObject) (a
 	return api.GetHealth200JSONResponse(answer), nil
 }
 
-func statusOf(h Health) api.HealthStatus {
+func statusOf(h parts.Health) api.HealthStatus {
 	switch {
 	case !h.Database.Healthy:
 		return api.HealthStatusUnhealthy
@@ -93,7 +64,7 @@ func (s *server) GetReadiness(ctx context.Context, _ api.GetReadinessRequestObje
 	return api.GetReadiness200JSONResponse{Status: api.ReadinessStatusReady, Reasons: []string{}}, nil
 }
 
-func details(d Dependency) api.DependencyDetails {
+func details(d parts.Dependency) api.DependencyDetails {
 	return api.DependencyDetails{
 		Healthy: d.Healthy, LatencyMs: float64(d.Latency.Microseconds()) / 1000, AdditionalProperties: d.Details,
 	}

@@ -11,15 +11,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
+
+// well is a dependency that answers.
+var well = parts.Dependency{Healthy: true}
 
 // withVitals is an API without any store: enough for the health checks.
 func withVitals(t *testing.T, v *vitals) *bundle {
 	t.Helper()
 	b := &bundle{vitals: v, spec: described(t)}
-	b.handler = newHandler(t, rest.Deps{
+	b.handler = newHandler(t, parts.Deps{
 		Vitals: v, CursorSecret: secret, Port: 3009, Clock: func() time.Time { return b.now },
 		Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 	})
@@ -29,20 +32,20 @@ func withVitals(t *testing.T, v *vitals) *bundle {
 func TestHealth(t *testing.T) {
 	t.Parallel()
 	n := int64(7)
-	well := rest.Dependency{Healthy: true, Latency: 1500 * time.Microsecond}
-	away := rest.Dependency{Latency: 2 * time.Second}
+	well := parts.Dependency{Healthy: true, Latency: 1500 * time.Microsecond}
+	away := parts.Dependency{Latency: 2 * time.Second}
 	for _, test := range []struct {
 		name   string
-		health rest.Health
+		health parts.Health
 		status int
 		says   string
 	}{
-		{"all is well", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: well, ActiveJobs: &n, QueueSize: &n}, 200, "healthy"},
-		{"Redis is away", rest.Health{Database: well, Redis: away, JobQueue: away, DistributedLock: well, Services: well}, 200, "degraded"},
-		{"the queue is away", rest.Health{Database: well, Redis: well, JobQueue: away, DistributedLock: well, Services: well}, 200, "degraded"},
-		{"the database is away", rest.Health{Database: away, Redis: well, JobQueue: well, DistributedLock: well, Services: well}, 503, "unhealthy"},
-		{"no worker lives", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: away}, 200, "degraded"},
-		{"leases do not work", rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: away, Services: well}, 200, "degraded"},
+		{"all is well", parts.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: well, ActiveJobs: &n, QueueSize: &n}, 200, "healthy"},
+		{"Redis is away", parts.Health{Database: well, Redis: away, JobQueue: away, DistributedLock: well, Services: well}, 200, "degraded"},
+		{"the queue is away", parts.Health{Database: well, Redis: well, JobQueue: away, DistributedLock: well, Services: well}, 200, "degraded"},
+		{"the database is away", parts.Health{Database: away, Redis: well, JobQueue: well, DistributedLock: well, Services: well}, 503, "unhealthy"},
+		{"no worker lives", parts.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: away}, 200, "degraded"},
+		{"leases do not work", parts.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: away, Services: well}, 200, "degraded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -57,7 +60,7 @@ func TestHealth(t *testing.T) {
 			if test.health.ActiveJobs != nil {
 				count = 7.0
 			}
-			detail := func(d rest.Dependency) map[string]any {
+			detail := func(d parts.Dependency) map[string]any {
 				return map[string]any{"healthy": d.Healthy, "latencyMs": float64(d.Latency.Microseconds()) / 1000}
 			}
 			want := map[string]any{
@@ -75,7 +78,7 @@ func TestHealth(t *testing.T) {
 
 func TestDetailsAreShownBesideTheRest(t *testing.T) {
 	t.Parallel()
-	v := &vitals{health: rest.Health{Redis: rest.Dependency{Details: map[string]any{"idle": 3}}}}
+	v := &vitals{health: parts.Health{Redis: parts.Dependency{Details: map[string]any{"idle": 3}}}}
 	if got := withVitals(t, v).do(t, request{method: "GET", path: "/health"}); !strings.Contains(got.body, `"redis":{"healthy":false,"idle":3,"latencyMs":0}`) {
 		t.Errorf("answered %s", got.body)
 	}
@@ -121,9 +124,9 @@ func TestHealthIsRememberedForASecond(t *testing.T) {
 // slow blocks until its context ends.
 type slow struct{}
 
-func (slow) Health(ctx context.Context) rest.Health {
+func (slow) Health(ctx context.Context) parts.Health {
 	<-ctx.Done()
-	return rest.Health{}
+	return parts.Health{}
 }
 
 func (slow) Ready(ctx context.Context) []string {
@@ -135,7 +138,7 @@ func TestAHealthCheckEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := withVitals(t, nil)
-		b.handler = newHandler(t, rest.Deps{
+		b.handler = newHandler(t, parts.Deps{
 			Vitals: slow{}, CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 		})
 		for _, path := range []string{"/health", "/health/ready"} {
@@ -150,8 +153,8 @@ func TestAHealthCheckEnds(t *testing.T) {
 // hasty gives up with its context.
 type hasty struct{}
 
-func (hasty) Health(ctx context.Context) rest.Health {
-	return rest.Health{Database: rest.Dependency{Healthy: ctx.Err() == nil}}
+func (hasty) Health(ctx context.Context) parts.Health {
+	return parts.Health{Database: parts.Dependency{Healthy: ctx.Err() == nil}}
 }
 
 func (hasty) Ready(context.Context) []string { return nil }
@@ -160,7 +163,7 @@ func (hasty) Ready(context.Context) []string { return nil }
 func TestACallerWhoLeavesSpoilsNothing(t *testing.T) {
 	t.Parallel()
 	b := withVitals(t, nil)
-	b.handler = newHandler(t, rest.Deps{
+	b.handler = newHandler(t, parts.Deps{
 		Vitals: hasty{}, CursorSecret: secret, Clock: func() time.Time { return b.now }, Log: discard(), Metrics: telemetry.NewMetrics(telemetry.NewRegistry()),
 	})
 	gone, cancel := context.WithCancel(t.Context())

@@ -13,21 +13,12 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/rest/contract"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // internalBase is where the paths for other services begin.
 const internalBase = "/internal"
-
-// Side says which part of the contract a handler serves.
-type Side string
-
-// The sides. The rest of the contract is as unknown as any other path.
-const (
-	Whole    Side = ""
-	Public   Side = "public"   // all but /internal
-	Internal Side = "internal" // /internal alone
-)
 
 // isInternal says that a path is for other services.
 func isInternal(path string) bool {
@@ -36,11 +27,11 @@ func isInternal(path string) bool {
 
 // keepSide hides what the handler does not serve.
 func (s *server) keepSide(next http.Handler) http.Handler {
-	if s.Side == Whole {
+	if s.Side == parts.Whole {
 		return next
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if isInternal(r.URL.Path) != (s.Side == Internal) {
+		if isInternal(r.URL.Path) != (s.Side == parts.Internal) {
 			s.noRoute(w, r)
 			return
 		}

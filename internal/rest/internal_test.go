@@ -16,7 +16,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -260,7 +260,7 @@ func TestInternalOnItsOwnAddress(t *testing.T) {
 	b := setup(t)
 	b.known(t, b.ours, b.theirs)
 	public, internal := *b, *b
-	public.deps.Side, internal.deps.Side = rest.Public, rest.Internal
+	public.deps.Side, internal.deps.Side = parts.Public, parts.Internal
 	public.handler, internal.handler = newHandler(t, public.deps), newHandler(t, internal.deps)
 	refusedService(t, public.send(request{
 		method: "POST", path: "/internal/jobs/create", body: webhook,
@@ -281,13 +281,13 @@ func TestInternalOnItsOwnAddress(t *testing.T) {
 func TestInternalHealth(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
-		health rest.Health
+		health parts.Health
 		status int
 		want   string
 	}{
-		{rest.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: well}, http.StatusOK, "healthy"},
-		{rest.Health{Database: well, JobQueue: well, DistributedLock: well, Services: well}, http.StatusOK, "degraded"},
-		{rest.Health{Redis: well, JobQueue: well}, http.StatusServiceUnavailable, "unhealthy"},
+		{parts.Health{Database: well, Redis: well, JobQueue: well, DistributedLock: well, Services: well}, http.StatusOK, "healthy"},
+		{parts.Health{Database: well, JobQueue: well, DistributedLock: well, Services: well}, http.StatusOK, "degraded"},
+		{parts.Health{Redis: well, JobQueue: well}, http.StatusServiceUnavailable, "unhealthy"},
 	} {
 		b := setup(t)
 		b.vitals.health = test.health

@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
@@ -19,7 +19,7 @@ import (
 func TestRequestsAreCounted(t *testing.T) {
 	t.Parallel()
 	registry := telemetry.NewRegistry()
-	b := setup(t, func(d *rest.Deps) { d.Metrics = telemetry.NewMetrics(registry) })
+	b := setup(t, func(d *parts.Deps) { d.Metrics = telemetry.NewMetrics(registry) })
 	token := b.token(t, b.ours, identity.Viewer)
 	for _, r := range []request{
 		{method: "GET", path: "/health/live"},

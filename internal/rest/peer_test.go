@@ -12,7 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/audit"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -53,7 +53,7 @@ func TestNamedServices(t *testing.T) {
 	t.Parallel()
 	var b *bundle
 	ours := uuid.New()
-	b = setup(t, func(d *rest.Deps) {
+	b = setup(t, func(d *parts.Deps) {
 		d.Services = identity.NewPeerTokens(
 			identity.Peer{Name: "billing", Token: serviceToken, Tenants: []uuid.UUID{ours}, Rate: 1},
 			identity.Peer{Name: "shop", Token: nextToken, Networks: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}},

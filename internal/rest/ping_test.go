@@ -17,7 +17,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/monitor"
 	"github.com/scheduler-service/scheduler/internal/monitor/intake"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -127,7 +127,7 @@ func TestPingKeys(t *testing.T) {
 // known good keys from there are taken.
 func TestPingsAreLimited(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = func() int { return 5 } })
+	b := setup(t, func(d *parts.Deps) { d.FailuresPerMinute = func() int { return 5 } })
 	made, other := b.makeMonitor(t, b.ours), b.makeMonitor(t, b.ours)
 	if got := b.do(t, request{method: "POST", path: "/ping/" + other.PingKey}); got.status != http.StatusOK {
 		t.Fatalf("%d %s", got.status, got.body)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // policies is every field that says how a job's scheduled times are treated, at a
@@ -49,7 +49,7 @@ func TestPoliciesAreKept(t *testing.T) {
 // The time limit of a job that names none is the server's.
 func TestTheDefaultTimeout(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.DefaultTimeout = 42*time.Second + 900*time.Millisecond })
+	b := setup(t, func(d *parts.Deps) { d.DefaultTimeout = 42*time.Second + 900*time.Millisecond })
 	token := b.token(t, b.ours, identity.Developer)
 	for _, test := range []struct {
 		members string

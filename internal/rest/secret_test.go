@@ -11,7 +11,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 )
@@ -94,7 +94,7 @@ func TestSecretsThatAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bare := setup(t, func(d *rest.Deps) { d.Secrets = secrets.NewStore(b.db, none) })
+	bare := setup(t, func(d *parts.Deps) { d.Secrets = secrets.NewStore(b.db, none) })
 	e := refused(t, bare.do(t, request{method: "PUT", path: base + "/secrets/a", token: bare.token(t, bare.ours, identity.Developer), body: `{"value":"x"}`}),
 		http.StatusServiceUnavailable, "SECRETS_NOT_CONFIGURED")
 	if !strings.Contains(e.Error.Message, "SECRETS_KEYS") {

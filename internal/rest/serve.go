@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"sync/atomic"
 	"time"
+
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // Time-outs of a connection, against senders and readers that take their time
@@ -26,23 +28,6 @@ const (
 	maxConns = 10_000
 )
 
-// Server says what to serve and how to stop.
-type Server struct {
-	Listener net.Listener
-	Handler  http.Handler
-	Log      *slog.Logger
-	// Notice is how long GET /health/ready answers 503 before the listener is
-	// closed, for load balancers to look elsewhere; zero closes it at once.
-	Notice time.Duration
-	// Drain bounds how long requests that are being answered may take after
-	// that.
-	Drain time.Duration
-	// TLS, where not nil, is how connections are encrypted.
-	TLS *tls.Config
-	// MaxConns bounds the connections that are open at once; zero means 10,000.
-	MaxConns int
-}
-
 // drainingKey is the key of the flag in every request's context.
 type drainingKey struct{}
 
@@ -55,7 +40,7 @@ func draining(ctx context.Context) bool {
 // Serve answers requests until ctx ends, and returns nil once it has stopped:
 // readiness turned off, listener closed, requests answered or, after Drain, cut
 // off. It returns an error only if the listener fails.
-func Serve(ctx context.Context, s Server) error {
+func Serve(ctx context.Context, s parts.Server) error {
 	var stopping atomic.Bool
 	// Requests outlive ctx: that it ends is the beginning of their drain.
 	requests := context.WithValue(context.WithoutCancel(ctx), drainingKey{}, &stopping)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // pipes is a listener inside the process, so that a bubble of synctest can
@@ -61,11 +62,11 @@ type running struct {
 	ended    chan error
 }
 
-func serve(t *testing.T, handler http.Handler, change func(*rest.Server)) *running {
+func serve(t *testing.T, handler http.Handler, change func(*parts.Server)) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{listener: newPipes(), stop: stop, ended: make(chan error, 1)}
-	s := rest.Server{Listener: r.listener, Handler: handler, Log: discard(), Drain: 10 * time.Second}
+	s := parts.Server{Listener: r.listener, Handler: handler, Log: discard(), Drain: 10 * time.Second}
 	if change != nil {
 		change(&s)
 	}
@@ -272,7 +273,7 @@ func TestServeStopsInOrder(t *testing.T) {
 			}
 			api.ServeHTTP(w, r)
 		})
-		r := serve(t, handler, func(s *rest.Server) { s.Notice = 3 * time.Second })
+		r := serve(t, handler, func(s *parts.Server) { s.Notice = 3 * time.Second })
 		if status, _, _ := r.get(t, "/health/ready"); status != http.StatusOK {
 			t.Fatalf("ready answered %d", status)
 		}
@@ -344,7 +345,7 @@ func TestServeReportsABrokenListener(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, notice := range []time.Duration{0, time.Second} {
-			r := serve(t, http.NotFoundHandler(), func(s *rest.Server) { s.Notice = notice })
+			r := serve(t, http.NotFoundHandler(), func(s *parts.Server) { s.Notice = notice })
 			if notice > 0 {
 				r.stop()
 				synctest.Wait()
@@ -371,7 +372,7 @@ func TestServeStartsAndStops(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- rest.Serve(ctx, rest.Server{Listener: listener, Handler: handler, Log: discard(), Drain: time.Second})
+			ended <- rest.Serve(ctx, parts.Server{Listener: listener, Handler: handler, Log: discard(), Drain: time.Second})
 		}()
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		asked := make(chan struct{})

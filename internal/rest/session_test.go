@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 const sessionPath = "/console/session"
@@ -67,7 +67,7 @@ func TestConsoleSignsInAndOut(t *testing.T) {
 // the session answers its own page alone.
 func TestCookieOpensNothingElse(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.Origins = []string{"*"} })
+	b := setup(t, func(d *parts.Deps) { d.Origins = []string{"*"} })
 	kept := map[string]string{"Cookie": "scheduler_session=" + b.token(t, b.ours, identity.Admin)}
 	if got := b.send(request{method: http.MethodGet, path: base + "/jobs", header: kept}); got.status != http.StatusUnauthorized {
 		t.Errorf("the API took the cookie: %d", got.status)
@@ -85,7 +85,7 @@ func TestCookieOpensNothingElse(t *testing.T) {
 
 func TestSessionIsRefused(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) { d.SignIn = func(code string) (string, bool) { return "", false } })
+	b := setup(t, func(d *parts.Deps) { d.SignIn = func(code string) (string, bool) { return "", false } })
 	nobody := b.token(t, b.ours)
 	for authorization, want := range map[string]int{
 		"": http.StatusUnauthorized, "Bearer x": http.StatusUnauthorized, "Code x": http.StatusUnauthorized, "Bearer " + nobody: http.StatusForbidden,
@@ -108,7 +108,7 @@ func TestSessionIsRefused(t *testing.T) {
 func TestKeysAndCodesSignIn(t *testing.T) {
 	t.Parallel()
 	var admin string
-	b := setup(t, func(d *rest.Deps) { d.SignIn = func(code string) (string, bool) { return admin, code == "good" } })
+	b := setup(t, func(d *parts.Deps) { d.SignIn = func(code string) (string, bool) { return admin, code == "good" } })
 	admin = b.token(t, b.ours, identity.Admin)
 	_, key := b.makeKey(t, b.ours, "jobs:read")
 	if _, may, _ := signedIn(t, b.send(fromConsole(http.MethodPost, map[string]string{"Authorization": "Bearer " + key}))); !slices.Equal(may, []string{"jobs:read"}) {

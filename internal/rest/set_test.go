@@ -15,6 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -384,7 +385,7 @@ func TestSetEndsWhereItsPlanEnds(t *testing.T) {
 // The bound on jobs is in the plan, and what a section deletes makes room in it.
 func TestSetKeepsToTheBoundOnJobs(t *testing.T) {
 	t.Parallel()
-	b := setup(t, func(d *rest.Deps) {})
+	b := setup(t, func(d *parts.Deps) {})
 	b.jobs = job.NewStore(b.db, job.Config{Keys: b.keys, MaxJobs: func() int { return 2 }, Changed: rest.ChangedFields})
 	b.deps.Jobs = b.jobs
 	var err error

@@ -58,6 +58,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/ratelimit"
 	"github.com/scheduler-service/scheduler/internal/remote"
 	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	secrets "github.com/scheduler-service/scheduler/internal/secret"
 	"github.com/scheduler-service/scheduler/internal/secret/keyring"
 	"github.com/scheduler-service/scheduler/internal/statistics"
@@ -86,20 +87,17 @@ const (
 	nextToken    = "nE4xK9wQ1rB7vC0zY5tG8hJ2mF6pL3sD"
 )
 
-// well is a dependency that answers.
-var well = rest.Dependency{Healthy: true}
-
 var secret = []byte("0123456789abcdef0123456789abcdef")
 
 // vitals answers the health checks as a test says.
 type vitals struct {
 	mu      sync.Mutex
-	health  rest.Health
+	health  parts.Health
 	reasons []string
 	asked   int
 }
 
-func (v *vitals) Health(context.Context) rest.Health {
+func (v *vitals) Health(context.Context) parts.Health {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.asked++
@@ -115,7 +113,7 @@ func (v *vitals) Ready(context.Context) []string {
 
 // bundle is an API on a database of its own, with two tenants.
 type bundle struct {
-	deps       rest.Deps
+	deps       parts.Deps
 	handler    http.Handler
 	spec       *openapi3.T
 	database   *pgtest.Database
@@ -138,12 +136,12 @@ type bundle struct {
 }
 
 // setup makes an API; change may alter what it is made of.
-func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
+func setup(t testing.TB, change ...func(*parts.Deps)) *bundle {
 	t.Helper()
 	database := pgtest.New(t)
 	b := &bundle{
 		called: new(atomic.Int64),
-		vitals: &vitals{health: rest.Health{Database: well, Redis: well, JobQueue: well, Services: well}}, log: &bytes.Buffer{}, now: clock.Now(),
+		vitals: &vitals{health: parts.Health{Database: well, Redis: well, JobQueue: well, Services: well}}, log: &bytes.Buffer{}, now: clock.Now(),
 		ours:     tenant.Actor{TenantID: uuid.New(), Subject: "ada"},
 		theirs:   tenant.Actor{TenantID: uuid.New(), Subject: "eve"},
 		database: database, db: open(t, database.URL, postgres.API), engine: open(t, database.URL, postgres.Engine),
@@ -163,7 +161,7 @@ func setup(t testing.TB, change ...func(*rest.Deps)) *bundle {
 	}
 	keys := apikey.NewStore(b.db)
 	b.buckets, b.limits = newBuckets(t), tenant.Limits{RequestsPerSecond: ptr(1_000_000)}.WithDefaults(tenant.DefaultQuotas())
-	b.deps = rest.Deps{
+	b.deps = parts.Deps{
 		Keys: keys, Services: identity.NewPeerTokens(identity.Unnamed(serviceToken, nextToken)...), Buckets: b.buckets, Limits: func() tenant.Limits { return b.limits }, FailuresPerMinute: func() int { return 1_000_000 },
 		Jobs: b.jobs, Secrets: secrets.NewStore(b.db, b.keys), Audit: audit.NewStore(b.db), Calendars: calendar.NewStore(b.db, job.Reschedule), Executions: b.executions, Backfills: b.backfills, Output: output.NewStore(b.db), Hub: output.NewHub(b.db), Tenants: tenant.NewStore(b.db, true), Monitor: statistics.NewStore(b.db), Numbers: collect.NewStore(b.db), Forecasts: forecast.NewStore(b.db),
 		DeadLetters: deadletter.NewStore(b.db), Replays: replay.NewStore(b.db), Notifications: notification.NewStore(b.db, b.keys), CheckTarget: func(target *url.URL) error {

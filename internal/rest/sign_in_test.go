@@ -21,7 +21,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/identity/jwks"
 	"github.com/scheduler-service/scheduler/internal/identity/signin"
 	"github.com/scheduler-service/scheduler/internal/identity/signin/signintest"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // visit is an API that an issuer signs people in to, and a browser in front of it.
@@ -40,7 +40,7 @@ func newVisit(t *testing.T) *visit {
 	t.Helper()
 	server := httptest.NewUnstartedServer(nil)
 	c := &visit{t: t, url: "http://" + server.Listener.Addr().String(), way: &patient{Transport: http.Transport{DisableKeepAlives: true}}}
-	c.bundle = setup(t, func(d *rest.Deps) {
+	c.bundle = setup(t, func(d *parts.Deps) {
 		c.issuer = signintest.New(t, func() time.Time { return c.clock() }, map[string]any{"tenant_id": "", "roles": []string{"admin"}})
 		c.set = jwks.New(jwks.Config{URL: c.issuer.URL + "/keys", Log: slog.New(slog.DiscardHandler), Transport: c.way})
 		tokens, err := identity.NewTokens(identity.Config{Keys: c.set.Key, Issuer: c.issuer.URL, Audience: "scheduler", Clock: d.Clock})

@@ -7,13 +7,13 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 )
 
 // BenchmarkCreateAmongMany creates jobs of a tenant that has 100,000 already,
 // and a bound on them.
 func BenchmarkCreateAmongMany(b *testing.B) {
-	api := setup(b, func(d *rest.Deps) { d.Log = slog.New(slog.DiscardHandler) })
+	api := setup(b, func(d *parts.Deps) { d.Log = slog.New(slog.DiscardHandler) })
 	api.makeJob(b, api.ours)
 	admin, err := pgx.Connect(b.Context(), api.database.AdminURL)
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 
 	"github.com/scheduler-service/scheduler/api"
 	"github.com/scheduler-service/scheduler/internal/identity"
-	"github.com/scheduler-service/scheduler/internal/rest"
+	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // limited is an API whose tenant has these limits.
-func limited(t *testing.T, spec tenant.Spec, change ...func(*rest.Deps)) (*bundle, string) {
+func limited(t *testing.T, spec tenant.Spec, change ...func(*parts.Deps)) (*bundle, string) {
 	t.Helper()
 	b := setup(t, change...)
 	spec.Name = "limited"
@@ -291,7 +291,7 @@ func TestConcurrentCreationsKeepTheBoundOnJobs(t *testing.T) {
 func TestWhereCallsMayComeFrom(t *testing.T) {
 	t.Parallel()
 	allowed := []netip.Prefix{netip.MustParsePrefix("203.0.113.0/24"), netip.MustParsePrefix("2001:db8::/32")}
-	b, token := limited(t, tenant.Spec{AllowedIPs: allowed}, func(d *rest.Deps) {
+	b, token := limited(t, tenant.Spec{AllowedIPs: allowed}, func(d *parts.Deps) {
 		d.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	for _, test := range []struct {
@@ -343,7 +343,7 @@ func TestWhereCallsMayComeFrom(t *testing.T) {
 func TestFailedAuthentications(t *testing.T) {
 	t.Parallel()
 	// So few that the next one is free after 30 s: no pause of a busy machine lasts that long.
-	b := setup(t, func(d *rest.Deps) { d.FailuresPerMinute = func() int { return 2 } })
+	b := setup(t, func(d *parts.Deps) { d.FailuresPerMinute = func() int { return 2 } })
 	good := b.token(t, b.ours, identity.Admin)
 	try := func(peer, token string, n int) *httptest.ResponseRecorder {
 		sent := httptest.NewRequest(http.MethodGet, base+"/jobs", nil)
