@@ -8,17 +8,15 @@ import (
 	"compress/flate"
 	"encoding/base64"
 	"fmt"
-	"net/url"
-	"path"
+	"io"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 )
 
-// Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.
-// Stored as a slice of fixed-width chunks rather than one concatenated
-// const string: with thousands of chunks the chained `+` fold is several
-// times slower for the Go compiler than parsing a slice literal.
+// The contract as JSON, packed with deflate and written in base 64, in chunks: the compiler
+// reads a long list of them faster than a sum.
 var swaggerSpec = []string{
 	"7L0Ldxs3ki/+VXC5+z+xc5s0qZdt6eTMlSU5UWJLWkkez0zi6wbZIAmrCTANUDTj8f3s/4MqAI1udpNN",
 	"SY69s7M7J6bIfgCFQqGev/rUGsjJVAomtGrtf2qNGU1YBh9PrunI/JswNcj4VHMpWvut8yGZj6kmY6oI",
@@ -1228,93 +1226,27 @@ var swaggerSpec = []string{
 	"Ip0LqbDLwe2oTvbLX1/+bwAAAP//",
 }
 
-// decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
-// after base64-decoding and flate-decompressing the embedded blob.
-func decodeSpec() ([]byte, error) {
-	encoded := strings.Join(swaggerSpec, "")
-	compressed, err := base64.StdEncoding.DecodeString(encoded)
+// rawSpec unpacks the contract when it is first asked for. Most programs never ask.
+var rawSpec = sync.OnceValues(func() ([]byte, error) {
+	compressed, err := base64.StdEncoding.DecodeString(strings.Join(swaggerSpec, ""))
 	if err != nil {
-		return nil, fmt.Errorf("error base64 decoding spec: %w", err)
+		return nil, fmt.Errorf("decode the contract: %w", err)
 	}
-	zr := flate.NewReader(bytes.NewReader(compressed))
-	var buf bytes.Buffer
-	if _, err := buf.ReadFrom(zr); err != nil {
-		return nil, fmt.Errorf("read flate: %w", err)
-	}
-	if err := zr.Close(); err != nil {
-		return nil, fmt.Errorf("close flate reader: %w", err)
-	}
-
-	return buf.Bytes(), nil
-}
-
-var rawSpec = decodeSpecCached()
-
-// a naive cache of the decoded OpenAPI spec
-func decodeSpecCached() func() ([]byte, error) {
-	data, err := decodeSpec()
-	return func() ([]byte, error) {
-		return data, err
-	}
-}
-
-// Constructs a synthetic filesystem for resolving external references when loading openapi specifications.
-func PathToRawSpec(pathToFile string) map[string]func() ([]byte, error) {
-	res := make(map[string]func() ([]byte, error))
-	if len(pathToFile) > 0 {
-		res[pathToFile] = rawSpec
-	}
-
-	return res
-}
-
-// GetSpec returns the OpenAPI specification corresponding to the generated
-// code in this file. External references in the spec are resolved through
-// PathToRawSpec; externally-referenced files must be embedded in their
-// corresponding Go packages (via the import-mapping feature). URL-based
-// external refs are not supported.
-func GetSpec() (swagger *openapi3.T, err error) {
-	resolvePath := PathToRawSpec("")
-
-	loader := openapi3.NewLoader()
-	loader.IsExternalRefsAllowed = true
-	loader.ReadFromURIFunc = func(loader *openapi3.Loader, url *url.URL) ([]byte, error) {
-		pathToFile := url.String()
-		pathToFile = path.Clean(pathToFile)
-		getSpec, ok := resolvePath[pathToFile]
-		if !ok {
-			err1 := fmt.Errorf("path not found: %s", pathToFile)
-			return nil, err1
-		}
-		return getSpec()
-	}
-	var specData []byte
-	specData, err = rawSpec()
+	document, err := io.ReadAll(flate.NewReader(bytes.NewReader(compressed)))
 	if err != nil {
-		return
+		return nil, fmt.Errorf("unpack the contract: %w", err)
 	}
-	swagger, err = loader.LoadFromData(specData)
+	return document, nil
+})
+
+// GetSpecJSON is the contract as JSON. Nobody may change what it returns.
+func GetSpecJSON() ([]byte, error) { return rawSpec() }
+
+// GetSpec is the contract, read anew by each call.
+func GetSpec() (*openapi3.T, error) {
+	document, err := rawSpec()
 	if err != nil {
-		return
+		return nil, err
 	}
-	return
-}
-
-// GetSpecJSON returns the raw JSON bytes of the embedded OpenAPI
-// specification: decompressed but not unmarshaled. External references
-// are not resolved here; the bytes are the spec exactly as embedded by
-// codegen. The result is cached at package init time, so repeated calls
-// are cheap.
-func GetSpecJSON() ([]byte, error) {
-	return rawSpec()
-}
-
-// GetSwagger returns the OpenAPI specification corresponding to the
-// generated code in this file.
-//
-// Deprecated: GetSwagger predates kin-openapi renaming openapi3.Swagger
-// to openapi3.T. Use [GetSpec] instead. This wrapper is retained for
-// backwards compatibility.
-func GetSwagger() (*openapi3.T, error) {
-	return GetSpec()
+	return openapi3.NewLoader().LoadFromData(document)
 }
