@@ -49,6 +49,7 @@ type activeRun struct {
 
 // incarnations takes one lease after the other until ctx is cancelled.
 func (w *Worker) incarnations(ctx context.Context) {
+	first := sync.OnceFunc(func() { close(w.registered) })
 	for ctx.Err() == nil {
 		inc, err := w.incarnate(ctx)
 		if err != nil {
@@ -58,6 +59,7 @@ func (w *Worker) incarnations(ctx context.Context) {
 		}
 		w.current.Store(inc)
 		w.ready.Store(true)
+		first()
 		w.hold(ctx, inc)
 		w.ready.Store(false)
 		w.current.Store(nil)

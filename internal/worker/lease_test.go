@@ -11,6 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/worker"
 )
 
 // A claim whose second statement waits for a lock, over many heartbeats, keeps what its
@@ -51,5 +52,18 @@ func TestWhatIsBeingClaimedIsNotGivenBack(t *testing.T) {
 	claim.Wait()
 	if got := b.reaches(first.ID, execution.Completed); got.MaxAttempts != first.MaxAttempts || got.Attempt != 1 {
 		t.Errorf("completed by attempt %d of %d, want 1 of %d: it was given back", got.Attempt, got.MaxAttempts, first.MaxAttempts)
+	}
+}
+
+// Until a worker is registered it could only send hints on, for a second later.
+func TestWorkerTakesHintsWhenItIsRegistered(t *testing.T) {
+	t.Parallel()
+	ready := make(chan bool, 1)
+	setup(t).startWith(nil, func(w *worker.Worker, _ context.Context) error {
+		ready <- w.Ready()
+		return nil
+	})
+	if !<-ready {
+		t.Error("it takes hints before it is registered")
 	}
 }

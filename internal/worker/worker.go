@@ -150,6 +150,8 @@ type Worker struct {
 	runs    sync.WaitGroup              // runs whose slot is held
 	strays  atomic.Int32                // runs that were given up and go on
 	ready   atomic.Bool
+	// registered is closed when the worker is that for the first time.
+	registered chan struct{}
 }
 
 // New makes a worker.
@@ -172,6 +174,7 @@ func New(c Config) *Worker {
 		specs:       newSpecs(c.DB),
 		claims:      newBatch[claimRequest](claimBatch, claimLinger, func(_ int, age time.Duration) bool { return age >= claimLinger }),
 		output:      output.NewWriter(c.DB, c.Metrics, c.Log),
+		registered:  make(chan struct{}),
 		takingSlots: make(chan struct{}, 1),
 		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), roomMade: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
@@ -186,7 +189,8 @@ func (w *Worker) Ready() bool { return w.ready.Load() }
 // Run works until ctx is cancelled; then it takes nothing more, lets what runs
 // finish for up to Config.Drain, releases the rest, and returns nil. consume
 // delivers hints to Handle, or is PollLoop, or both, and returns once its own ctx is
-// cancelled.
+// cancelled. It is called when the worker is registered. One that is not sends the hints on,
+// for a second later: what they named waited for two seconds when a worker started.
 func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) error) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of everything that must outlive the stop
 	defer end()
@@ -200,6 +204,10 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	defer stopIncarnating()
 	background.Go(func() { w.incarnations(incarnate) })
 
+	select {
+	case <-w.registered:
+	case <-ctx.Done():
+	}
 	err := consume(ctx) // returns when ctx is cancelled: the intake is closed
 	w.ready.Store(false)
 	w.drain(life)
