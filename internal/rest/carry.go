@@ -115,8 +115,8 @@ var (
 	typeOfConfig   = reflect.TypeFor[api.JobConfig]()
 )
 
-// valueCarrier knows that the contract has pointers for what may be absent or null. What
-// may not be absent is null for a zero value, which is how the domain says "none".
+// valueCarrier knows that the contract has pointers for what may be absent or null. A field
+// that may not be absent is null for a zero value, which is how the domain says "none".
 func valueCarrier(to, from reflect.Type, optional bool) carrier {
 	switch {
 	case to == typeOfConfig && from == typeOfConfig:
