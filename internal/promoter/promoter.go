@@ -69,8 +69,8 @@ const (
 	fullScanEvery = time.Second
 	// After a scan without the bound the promoter makes no other for fullScanRest times as
 	// long as the scan took, and for no longer than fullScanMost. Such a scan reads past the
-	// index entries of all jobs advanced since the oldest snapshot began, and whatever is due
-	// waits for it.
+	// index entries of all jobs that were advanced since the oldest snapshot began, and due
+	// jobs wait for it.
 	fullScanRest = 5
 	fullScanMost = 10 * time.Second
 	// pauseAfterError is how long a promoter rests after a pass that failed. What

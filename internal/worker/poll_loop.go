@@ -14,8 +14,9 @@ const (
 	// pollMin is the distance between polls that find something, and pollMax
 	// between those that do not; it doubles from one to the other. It is pollNow where
 	// more was claimed than half of what there was room for, and none after a claim that
-	// was more than half full. Hints and ends of runs call for a poll after pollMin, but
-	// where nothing waited without a hint: executions without one may wait behind them.
+	// was more than half full. Executions without a hint may wait behind those with one, so
+	// hints and ends of runs call for a poll after pollMin. They call for none while nothing
+	// waits without a hint.
 	//
 	// While hints come and nothing was found, no call is heard before pollCalm: a
 	// steady load calls all the time, and each poll or question costs a round trip for

@@ -189,8 +189,8 @@ func (w *Worker) Ready() bool { return w.ready.Load() }
 // Run works until ctx is cancelled; then it takes nothing more, lets what runs
 // finish for up to Config.Drain, releases the rest, and returns nil. consume
 // delivers hints to Handle, or is PollLoop, or both, and returns once its own ctx is
-// cancelled. It is called when the worker is registered. One that is not sends the hints on,
-// for a second later: what they named waited for two seconds when a worker started.
+// cancelled. It is called when the worker is registered. An unregistered worker sends hints
+// on, for a second later, so when a worker started, executions waited for two seconds.
 func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) error) error {
 	life, end := context.WithCancel(context.WithoutCancel(ctx)) // of everything that must outlive the stop
 	defer end()
