@@ -44,11 +44,11 @@ func run(ctx context.Context, address, key string) error {
 
 // countWords is a function of the worker. Its value becomes the result, as JSON.
 func countWords(ctx context.Context, e api.RemoteExecution, tell teller) (any, error) {
-	var text any
+	var text string
 	if e.Parameters != nil {
-		text = (*e.Parameters)["text"]
+		text, _ = (*e.Parameters)["text"].(string) // by the schema it is one
 	}
-	words := strings.Fields(fmt.Sprint(text))
+	words := strings.Fields(text)
 	tell.print(fmt.Sprintf("counts %d words", len(words)))
 	for i := range words {
 		if ctx.Err() != nil { // the time is up, somebody cancelled it, or the attempt was lost
