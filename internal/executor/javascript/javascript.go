@@ -28,8 +28,9 @@ const (
 	maxSource = 64 << 10
 	// memory is what a script may have.
 	memory = 64 << 20
-	// checkTime bounds reading a script when a job is saved.
-	checkTime = 5 * time.Second
+	// checkTime bounds reading a script when a job is saved. A script is read in
+	// milliseconds; the first one on a machine waits for the engine, which is compiled.
+	checkTime = 10 * time.Second
 )
 
 // Executor runs and checks jobs of type javascript.
@@ -91,16 +92,20 @@ func parse(config json.RawMessage) (settings, []fault.Field) {
 	return s, object.Faults()
 }
 
-// check lists what is wrong with a script. Where no runner can say so, the run will.
+// check lists what is wrong with a script. Where no runner can say so in time, as on a
+// machine that is very busy, the run will.
 func (e *Executor) check(source string) []fault.Field {
 	ctx, cancel := context.WithTimeout(context.Background(), checkTime)
 	defer cancel()
 	end, err := e.pool.Run(ctx, uuid.Nil, program(), wire.Task{Source: source, Check: true}, silent{})
+	f := end.Failure
+	if f != nil && f.Reason == wire.Deadline {
+		err = context.DeadlineExceeded
+	}
 	if err != nil {
 		e.log.WarnContext(ctx, "a script was saved without a check", "error", err)
 		return nil
 	}
-	f := end.Failure
 	if f == nil {
 		return nil
 	}
@@ -108,8 +113,6 @@ func (e *Executor) check(source string) []fault.Field {
 	switch {
 	case f.Reason == wire.Syntax && f.Line > 0:
 		problem.Message = fmt.Sprintf("line %d, column %d: %s", f.Line, f.Column, f.Message)
-	case f.Reason == wire.Deadline:
-		problem.Message = fmt.Sprintf("cannot be read within %s", checkTime)
 	case f.Reason == wire.Memory:
 		problem.Message = "needs more memory to be read than a script may have"
 	}

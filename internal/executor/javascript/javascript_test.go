@@ -193,9 +193,8 @@ func TestValidate(t *testing.T) {
 				return got
 			}
 			got := validate()
-			// A check may take 5 s, and a busy machine may stand still for longer: then a script
-			// passes unread, or is one that cannot be read in time.
-			for try := 1; try < 5 && got != test.want && (got == "" || strings.Contains(got, "cannot be read within")); try++ {
+			// A machine may be too busy to read a script in its time: then it passes unread.
+			for try := 1; try < 5 && got != test.want && got == ""; try++ {
 				got = validate()
 			}
 			if got != test.want && (test.name != "deep" || !strings.HasPrefix(got, test.want)) {

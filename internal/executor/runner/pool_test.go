@@ -55,6 +55,18 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
+// A run whose time is up before its runner has started has not run either: what its code is
+// like nobody knows.
+func TestTimeIsUpBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	pool := runner.New(runner.Config{Memory: one, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { _ = pool.Close() })
+	end, err := pool.Run(within(t, 50*time.Millisecond), uuid.New(), runner.Program{Memory: memory}, wire.Task{Source: "export default 1"}, &host{})
+	if end.Failure != nil || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it ends with %+v, %v, want the error of its time", end.Failure, err)
+	}
+}
+
 // Calls of a script go through the host, several at the same time.
 func TestCalls(t *testing.T) {
 	t.Parallel()

@@ -113,8 +113,8 @@ func follow(r *os.File) *tail {
 
 // start starts a process and waits until it can run its program. The failure says what is
 // wrong with a tenant's module. One that comes last gets what others leave of the processors.
-// One that is not ready within the limit is an error: the machine was busy, and the code
-// has done nothing yet.
+// One that is not ready within the limit, or when ctx ends, is an error: the machine was
+// busy, and the code has done nothing yet.
 func start(ctx context.Context, limit time.Duration, setup wire.Program, module []byte, last bool) (p *process, failure *wire.Failure, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w within %s", errSlow, limit))
 	defer cancel()
@@ -234,19 +234,15 @@ func (p *process) end() {
 var crashes = []string{"out of memory", "cannot allocate memory", "segmentation violation", "pthread_create failed"}
 
 // died says why a process is gone, or may as well be. The failure is the code's own
-// fault.
+// fault; the error is ctx's where that has ended.
 func (p *process) died(ctx context.Context, err error) (*wire.Failure, error) {
 	p.sandbox.Kill()
 	state := p.sandbox.Wait()
 	<-p.tail.done
 	text := string(p.tail.text)
 	switch {
-	case errors.Is(context.Cause(ctx), errSlow):
-		return nil, context.Cause(ctx)
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return &wire.Failure{Reason: wire.Deadline}, nil
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, context.Cause(ctx)
 	case slices.ContainsFunc(crashes, func(sign string) bool { return strings.Contains(text, sign) }):
 		return &wire.Failure{Reason: wire.Memory}, nil
 	case p.cpu > 0 && state != nil && state.UserTime()+state.SystemTime() >= p.cpu:
@@ -274,6 +270,9 @@ func (p *process) run(ctx context.Context, task wire.Task, host Host) (end wire.
 	}
 	if err != nil {
 		failure, err := p.died(ctx, err)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) { // it had the time, and went on
+			failure, err = &wire.Failure{Reason: wire.Deadline}, nil
+		}
 		return wire.End{Failure: failure}, false, err
 	}
 	return end, p.runs < maxRuns && calls.open() == 0 && reusable(end.Failure), nil
