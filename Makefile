@@ -9,10 +9,13 @@ export GOFLAGS += -buildvcs=false
 export RAPID_SEED ?= 1
 # What `version` says. Git may be missing or refuse a checkout of another owner.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+# What the processes spend their time on: the compiler optimises that. Tests and `make run` do
+# without, because the whole of the libraries is compiled anew for it.
+PROFILE := -pgo=deploy/profile.pgo
 STAMP   := -ldflags "-X github.com/scheduler-service/scheduler/internal/version.stamped=$(VERSION)"
 
 .DEFAULT_GOAL := help
-.PHONY: help run seed test search race lint security gen client web e2e check bench chaos chaos-long build
+.PHONY: help run seed test search race lint security gen client web e2e check bench profile chaos chaos-long build
 
 help: ## print this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +94,11 @@ check: lint gen test client ## all that a change must pass; generated code must 
 bench: ## measure the product beside this machine's own limits
 	$(GO) run ./cmd/bench
 
+profile: ## measure anew what the compiler optimises (deploy/profile.pgo), some five minutes
+	@rm -rf .data/profiles && mkdir -p .data/profiles
+	$(GO) run ./cmd/bench -profiles $(CURDIR)/.data/profiles -only apiload,steady,drain -rates 1000 -spread 4000 -jobs 3000 -history 10000 -seconds 5
+	$(GO) tool pprof -proto .data/profiles/*.pprof >.data/profiles/all && mv .data/profiles/all deploy/profile.pgo
+
 chaos: ## break a private installation for a minute and check what is promised
 	$(GO) run ./cmd/chaos
 
@@ -103,4 +111,4 @@ chaos-long: ## every fault in turn, three seeds of five minutes, with Redis and 
 	$(GO) run ./cmd/chaos -out docs/how/tests.md .data/chaos/*.json
 
 build: ## the processes, into .data/bin
-	$(GO) build $(STAMP) -o .data/bin/ ./cmd/...
+	$(GO) build $(STAMP) $(PROFILE) -o .data/bin/ ./cmd/...

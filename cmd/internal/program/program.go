@@ -69,6 +69,7 @@ func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(str
 		close(said)
 	})
 	defer unheard() // before stop, which ends ctx too: nobody asked to stop then
+	defer profiled(p.Name)()
 	log.Info("starting", "process", p.Name, "version", version.String())
 	log.LogAttrs(ctx, slog.LevelDebug, "configuration", p.Dump(c)...)
 	if err := p.Run(ctx, c, log, args); err != nil {

@@ -31,6 +31,7 @@ type Config struct {
 	Stock      bool     // PostgreSQL has its own defaults
 	Tenants    int      // of whom the jobs are that are due
 	Commits    int      // ms that each commit waits
+	Profiles   string   // directory for a profile of each process, which is built to write one; empty: none
 	Statements bool     // count what each statement costs
 	Out        string   // file for the table beside the output; empty means none
 	HTTP       bool     // jobs that are due call a target; otherwise they are no-op functions
@@ -68,6 +69,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady, due at one time, or drained")
 	set.BoolVar(&c.HTTP, "http", false, "jobs that are due each second, or at one time, are of type http and call a target; otherwise they are no-op functions")
 	set.IntVar(&c.Takes, "takes", 0, "with -http, milliseconds until the target answers")
+	set.StringVar(&c.Profiles, "profiles", "", "directory into which each process writes where it spent its processor time; see make profile")
 	set.StringVar(&c.Out, "out", "", "write the tables to this file too, between their marks where it has some, such as docs/reference/figures.md")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")
 	if err := set.Parse(args); err != nil {

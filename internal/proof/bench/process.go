@@ -55,7 +55,7 @@ func (s *stack) startWith(ctx context.Context, program string, more []string, re
 	cmd := exec.Command(program) // it lives until it is stopped
 	cmd.Env = append([]string{
 		"DATABASE_URL=" + s.database, "REDIS_URL=" + s.redis.URL, "LOG_LEVEL=warn", "PROMETHEUS_PORT=" + strconv.Itoa(port),
-		"EGRESS_ALLOW=127.0.0.0/8",
+		"EGRESS_ALLOW=127.0.0.0/8", "CPU_PROFILES=" + s.Profiles,
 	}, more...)
 	cmd.Stderr = out
 	if p.Process, err = child.Start(cmd); err != nil {

@@ -53,15 +53,24 @@ func besideRiver(ctx context.Context, s *stack) (rows []row, err error) {
 
 // buildRiver makes the program of tools/river, which is a module of its own.
 func (s *stack) buildRiver(ctx context.Context) (program string, err error) {
-	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	root, err := moduleRoot(ctx)
 	if err != nil {
-		return "", fmt.Errorf("find the module: %w", err)
+		return "", err
 	}
 	program = filepath.Join(s.programs(), "river")
 	//nolint:gosec // a directory of ours
-	said, err := exec.CommandContext(ctx, "go", "-C", filepath.Join(strings.TrimSpace(string(root)), "tools", "river"), "build", "-buildvcs=false", "-o", program, ".").CombinedOutput()
+	said, err := exec.CommandContext(ctx, "go", "-C", filepath.Join(root, "tools", "river"), "build", "-buildvcs=false", "-o", program, ".").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build tools/river: %w: %s", err, said)
 	}
 	return program, nil
+}
+
+// moduleRoot is the folder of this module.
+func moduleRoot(ctx context.Context) (string, error) {
+	root, err := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module).Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module: %w", err)
+	}
+	return strings.TrimSpace(string(root)), nil
 }

@@ -132,9 +132,18 @@ func (s *stack) openProduct(ctx context.Context) (err error) {
 	return nil
 }
 
-// build makes the programs as they are in the tree now.
+// build makes the programs as they are in the tree now, as `make build` and the images do:
+// compiled for what the profile says.
 func (s *stack) build(ctx context.Context) error {
-	args := []string{"build", "-buildvcs=false", "-o", s.programs(), module + "/cmd/api", module + "/cmd/promoter", module + "/cmd/worker"}
+	root, err := moduleRoot(ctx)
+	if err != nil {
+		return err
+	}
+	args := []string{"build", "-buildvcs=false", "-pgo=" + filepath.Join(root, "deploy", "profile.pgo"), "-o", s.programs()}
+	if s.Profiles != "" {
+		args = append(args, "-tags=profile", "-trimpath") // the profile names sources as the module does
+	}
+	args = append(args, module+"/cmd/api", module+"/cmd/promoter", module+"/cmd/worker")
 	if err := os.MkdirAll(s.programs(), 0o755); err != nil {
 		return err
 	}
