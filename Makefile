@@ -34,6 +34,7 @@ seed: ## fill the installation that `make run` has started with 100,000 jobs and
 # processes of their own.
 test: ## all tests, on a real PostgreSQL and Redis that they start themselves
 	$(GO) vet ./...
+	$(GO) vet -tags=profile ./cmd/internal/program
 	RAPID_CHECKS=$${RAPID_CHECKS:-50} $(GO) test -vet=off -shuffle=on -p=$$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout=15m ./internal/proof/e2e ./...
 
 search: ## tests that draw their cases, with twenty times as many new ones
