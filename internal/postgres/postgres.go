@@ -8,6 +8,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,8 @@ type Config struct {
 	// PerTenant is how many connections the transactions of one tenant may hold
 	// at once; zero: any number, and no turns.
 	PerTenant int
+	// IdleTime is how long a connection may be idle before it is closed; zero means 90 s.
+	IdleTime time.Duration
 	// StatementTimeout bounds one statement; zero means 5 s.
 	StatementTimeout time.Duration
 	Tracer           pgx.QueryTracer
@@ -68,6 +71,12 @@ const reserved = 2
 // lives.
 const pingAfter = 10 * time.Second
 
+// idleTime is how long a connection may be idle before it is closed, so that after a burst other
+// processes find sessions free. It is more than a minute, because most schedules begin at one:
+// processes that connected anew each time would begin late. The driver keeps them for half an
+// hour: a worker of a fleet that had taken all sessions could not connect for as long.
+const idleTime = 90 * time.Second
+
 // Open makes a pool and checks that it can serve: the database answers, and
 // the role is not one that row-level security does not bind.
 func Open(ctx context.Context, c Config) (*DB, error) {
@@ -78,6 +87,8 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	pc.MaxConns = int32(max(1, c.MaxConns))
 	pc.MaxConnLifetime = time.Hour
 	pc.MaxConnLifetimeJitter = 10 * time.Minute
+	pc.MaxConnIdleTime = cmp.Or(c.IdleTime, idleTime)
+	pc.HealthCheckPeriod = pc.MaxConnIdleTime / 3
 	pc.ConnConfig.ConnectTimeout = 5 * time.Second
 	if c.Role == Engine {
 		// The driver asks a connection that was idle for a second whether it lives. That

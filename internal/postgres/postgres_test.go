@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,6 +55,36 @@ func open(t *testing.T, database *pgtest.Database) *postgres.DB {
 	}
 	t.Cleanup(db.Close)
 	return db
+}
+
+// After a burst a pool closes the connections that it needs no more, so that other processes
+// find sessions free.
+func TestIdleConnectionsAreClosed(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.API, Name: "test", MaxConns: most, IdleTime: 30 * time.Millisecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	var together, all sync.WaitGroup
+	together.Add(most)
+	for range most {
+		all.Go(func() {
+			if err := d.InTenant(t.Context(), uuid.New(), func(*postgres.Tx) error {
+				together.Done()
+				together.Wait() // each holds a connection
+				return nil
+			}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	until(t, "the pool is empty", func() bool { return d.Pool().Stat().TotalConns() == 0 })
+	if err := d.Ping(t.Context()); err != nil {
+		t.Errorf("it connects no more: %v", err)
+	}
 }
 
 func TestTransactionsEndAsTheirFunctionSays(t *testing.T) {
