@@ -101,6 +101,10 @@ const canceled = "57014"
 // lockNotAvailable is what a statement ends with that waited too long for a lock.
 const lockNotAvailable = "55P03"
 
+// tooManyConnections is what a connection ends with for which the server, or the login, has no
+// session free.
+const tooManyConnections = "53300"
+
 // fromCode reads a SQLSTATE; see appendix A of PostgreSQL's manual.
 func fromCode(pe *pgconn.PgError, err error) error {
 	switch {

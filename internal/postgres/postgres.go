@@ -16,8 +16,10 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
@@ -77,8 +79,16 @@ const pingAfter = 10 * time.Second
 // hour: a worker of a fleet that had taken all sessions could not connect for as long.
 const idleTime = 90 * time.Second
 
+// sessionPatience is how long Open waits for a session where the server has none free, and
+// sessionAgain how long it rests after each try.
+const (
+	sessionPatience = 30 * time.Second
+	sessionAgain    = 200 * time.Millisecond
+)
+
 // Open makes a pool and checks that it can serve: the database answers, and
-// the role is not one that row-level security does not bind.
+// the role is not one that row-level security does not bind. Where the server has no session
+// free it waits for one, up to 30 s.
 func Open(ctx context.Context, c Config) (*DB, error) {
 	pc, err := pgxpool.ParseConfig(c.URL)
 	if err != nil {
@@ -118,6 +128,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 			Message: "at most %d requests of a tenant are served at once by each API process (the operator sets TENANT_MAX_CONNECTIONS)",
 		})
 	}
+	db.awaitSession(ctx)
 	if c.Pooled {
 		err = db.checkLogin(ctx, c)
 	}
@@ -130,6 +141,23 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	return db, nil
+}
+
+// awaitSession asks a server that has no session free for one again. Other processes close
+// theirs soon. One that ended instead would be started again later and later, and found none
+// for minutes. The checks say why there is no connection.
+func (d *DB) awaitSession(ctx context.Context) {
+	for began := clock.Start(); ctx.Err() == nil && began.Elapsed() < sessionPatience; {
+		conn, err := d.pool.Acquire(ctx)
+		if err == nil {
+			conn.Release()
+		}
+		var full *pgconn.PgError
+		if !errors.As(err, &full) || full.Code != tooManyConnections {
+			return
+		}
+		clock.Sleep(ctx, sessionAgain)
+	}
 }
 
 // checkRole refuses a session that row-level security would not bind, and one

@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,48 @@ func open(t *testing.T, database *pgtest.Database) *postgres.DB {
 	}
 	t.Cleanup(db.Close)
 	return db
+}
+
+// refusals counts connections that came to nothing.
+type refusals struct{ atomic.Int32 }
+
+func (*refusals) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+func (*refusals) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*refusals) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartData) context.Context {
+	return ctx
+}
+
+func (r *refusals) TraceConnectEnd(_ context.Context, end pgx.TraceConnectEndData) {
+	if end.Err != nil {
+		r.Add(1)
+	}
+}
+
+// A process that starts while all sessions are taken begins when one is free.
+func TestOpenWaitsForASession(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	admin := connect(t, database.AdminURL)
+	var name string
+	if err := admin.QueryRow(t.Context(), "SELECT quote_ident(current_database())").Scan(&name); err != nil {
+		t.Fatal(err)
+	}
+	exec(t, admin, "ALTER DATABASE "+name+" CONNECTION LIMIT 0") // which does not bind an administrator
+	refused, opened := &refusals{}, make(chan error, 1)
+	go func() {
+		d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2, Tracer: refused})
+		if err == nil {
+			d.Close()
+		}
+		opened <- err
+	}()
+	until(t, "a connection is refused", func() bool { return refused.Load() > 0 || len(opened) > 0 })
+	exec(t, admin, "ALTER DATABASE "+name+" CONNECTION LIMIT -1")
+	if err := <-opened; err != nil {
+		t.Errorf("it did not wait: %v", err)
+	}
 }
 
 // After a burst a pool closes the connections that it needs no more, so that other processes

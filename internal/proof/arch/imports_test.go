@@ -42,7 +42,7 @@ telemetry            | clock version | prometheus |  |
 trace                | clock | otel |  |
 trace/tracetest      |  | otel-proto protobuf |  |
 turn                 | fault |  |  |
-postgres             | db fault migrations trace turn | goose pgx | sync |
+postgres             | clock db fault migrations trace turn | goose pgx | sync |
 postgres/columns      |  |  |  |
 postgres/divide      | postgres |  |  |
 certificate          |  |  |  |
