@@ -49,6 +49,11 @@ func (m *member) start(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.wanted = true
+	return m.launch(ctx)
+}
+
+// launch starts the process, unless it runs. The caller holds the lock.
+func (m *member) launch(ctx context.Context) error {
 	if m.process != nil || ctx.Err() != nil {
 		return nil
 	}
@@ -96,8 +101,13 @@ func (m *member) waitForExit(ctx context.Context, p *child.Process, log string, 
 	}
 	m.mu.Unlock()
 	close(gone)
-	if wanted && sleep(ctx, time.Second) {
-		_ = m.start(ctx) // its next end says why
+	if !wanted || !sleep(ctx, time.Second) {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.wanted { // nobody ended it meanwhile
+		_ = m.launch(ctx) // its next end says why
 	}
 }
 
