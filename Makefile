@@ -9,10 +9,10 @@ export GOFLAGS += -buildvcs=false
 export RAPID_SEED ?= 1
 # What `version` says. Git may be missing or refuse a checkout of another owner.
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+STAMP   := -ldflags "-X github.com/scheduler-service/scheduler/internal/version.stamped=$(VERSION)"
 # What the processes spend their time on: the compiler optimises that. Tests and `make run` do
 # without, because the whole of the libraries is compiled anew for it.
 PROFILE := -pgo=deploy/profile.pgo
-STAMP   := -ldflags "-X github.com/scheduler-service/scheduler/internal/version.stamped=$(VERSION)"
 
 .DEFAULT_GOAL := help
 .PHONY: help run seed test search race lint security gen client web e2e check bench profile chaos chaos-long build

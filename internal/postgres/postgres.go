@@ -76,7 +76,7 @@ const pingAfter = 10 * time.Second
 // idleTime is how long a connection may be idle before it is closed, so that after a burst other
 // processes find sessions free. It is more than a minute, because most schedules begin at one:
 // processes that connected anew each time would begin late. The driver keeps them for half an
-// hour: a worker of a fleet that had taken all sessions could not connect for as long.
+// hour. Where a fleet had taken all sessions, a worker that started could not connect for as long.
 const idleTime = 90 * time.Second
 
 // sessionPatience is how long Open waits for a session where the server has none free, and
