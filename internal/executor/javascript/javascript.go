@@ -28,8 +28,9 @@ const (
 	maxSource = 64 << 10
 	// memory is what a script may have.
 	memory = 64 << 20
-	// checkTime bounds reading a script when a job is saved. A script is read in
-	// milliseconds; the first one on a machine waits for the engine, which is compiled.
+	// checkTime bounds reading a script when a job is saved. A script is read in milliseconds,
+	// the worst that was tried (200 brackets around 60 kB) in 0.9 s; the first one on a machine
+	// waits for the engine, which is compiled.
 	checkTime = 10 * time.Second
 )
 
