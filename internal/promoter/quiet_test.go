@@ -46,6 +46,22 @@ func TestPromoterFollowsTheOneThatWasQuicker(t *testing.T) {
 	}
 }
 
+// Where no job is due at all a promoter polls for a minute, whether it follows or not. The
+// database says the year 9999 then.
+func TestQuietLastsWhereNoJobIsDue(t *testing.T) {
+	t.Parallel()
+	at, never := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, behind := range []int{0, 1, mostBehind} {
+		for _, asked := range []time.Duration{0, time.Millisecond, time.Hour} {
+			q := quiet{behind: behind}
+			q.endsWith(never, at, asked)
+			if q.lasts != quietFor || !q.next.IsZero() {
+				t.Errorf("%d behind, asked after %v: quiet for %v until %v, want %v and no job", behind, asked, q.lasts, q.next, quietFor)
+			}
+		}
+	}
+}
+
 // A promoter that follows leaves what is due to the others until it is late, and looks more
 // seldom while they take it. One that does not follow leaves nothing.
 func TestPromoterThatFollowsTakesWhatIsLate(t *testing.T) {
