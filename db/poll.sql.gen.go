@@ -106,6 +106,7 @@ lines AS MATERIALIZED (
                      THEN (f.max_running_by_type->>t.job_type)::int - coalesce((c.running_by_type->>t.job_type)::int, 0) END) END
             FROM running_totals c LEFT JOIN tenants f ON f.id = c.tenant_id
             WHERE c.tenant_id = t.tenant_id), 1000000) AS room
+        OFFSET 0 -- or it would be counted twice, here and for the condition
     ) r
     WHERE p.seen > 0 AND t.job_type <> ALL ($6::text[]) AND r.room > 0
 ),
@@ -144,7 +145,7 @@ found AS (
     WHERE l.since IS NOT NULL
 ),
 aged AS (
-    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since, f.id) + random() * $7::int AS nth
+    SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since) + random() * $7::int AS nth
     FROM found f
 ),
 shared AS (
