@@ -24,22 +24,22 @@ done AS (
 locked AS MATERIALIZED (
     SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.job_version, e.trigger_type, e.triggered_by, e.job_type, e.priority, e.parameters,
            e.attempt, e.max_attempts, e.attempts, e.worker_id, e.lease_token, e.started_at, e.attempt_started_at, e.created_at, e.progress, e.backfill_id,
-           e.concurrency_limit, e.concurrency_key, coalesce(e.cancel_reason, o.reason) AS cancel_reason, coalesce(e.cancelled_by, o.cancelled_by) AS cancelled_by, d.succeeded, d.retry_ms, d.duration_us, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
-           CASE WHEN e.cancel_requested_at IS NOT NULL OR o.reason IS NOT NULL THEN 'cancelled'
+           e.concurrency_limit, e.concurrency_key, coalesce(e.cancel_reason, e.ordered_end[1]) AS cancel_reason, coalesce(e.cancelled_by, e.ordered_end[2]) AS cancelled_by, d.succeeded, d.retry_ms, d.duration_us, d.result, d.error_type, d.error_message, d.error_stack, d.memory_mb, d.cpu_ms,
+           CASE WHEN e.cancel_requested_at IS NOT NULL OR e.ordered_end IS NOT NULL THEN 'cancelled'
                 WHEN d.succeeded THEN 'completed'
                 WHEN d.retry_ms < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                 ELSE 'retrying' END AS verdict
     FROM (SELECT id, attempt, lease_token, succeeded, retry_ms, duration_us, result, error_type, error_message, error_stack, memory_mb, cpu_ms FROM done ORDER BY id) d CROSS JOIN LATERAL (
-        SELECT id, tenant_id, job_id, job_version, backfill_id, scheduled_at, trigger_type, triggered_by, job_type, priority, parameters, generation, created_at, status, attempt, max_attempts, lost_count, timeout_ms, progress, attempts, started_at, attempt_started_at, deadline_at, worker_id, lease_token, available_at, sweep_at, pooled, concurrency_limit, concurrency_key, has_slot, awaits_slot, awaits_turn, cancel_requested_at, cancel_reason, cancelled_by, parked_at, parked_reason, parked_outcome, awaited_until, heartbeat_ms, last_heartbeat_at, remote_function, held_until, held_host FROM active_executions r
+        -- Asked for each row alone, and only where anything is being cancelled: as a join
+        -- it cost a twentieth of the statement.
+        SELECT r.id, r.tenant_id, r.job_id, r.job_version, r.backfill_id, r.scheduled_at, r.trigger_type, r.triggered_by, r.job_type, r.priority, r.parameters, r.generation, r.created_at, r.status, r.attempt, r.max_attempts, r.lost_count, r.timeout_ms, r.progress, r.attempts, r.started_at, r.attempt_started_at, r.deadline_at, r.worker_id, r.lease_token, r.available_at, r.sweep_at, r.pooled, r.concurrency_limit, r.concurrency_key, r.has_slot, r.awaits_slot, r.awaits_turn, r.cancel_requested_at, r.cancel_reason, r.cancelled_by, r.parked_at, r.parked_reason, r.parked_outcome, r.awaited_until, r.heartbeat_ms, r.last_heartbeat_at, r.remote_function, r.held_until, r.held_host, CASE WHEN r.cancel_requested_at IS NULL AND (SELECT EXISTS (SELECT 1 FROM cancellations)) THEN (
+                   SELECT ARRAY[c.reason, c.cancelled_by] FROM cancellations c
+                   WHERE c.job_id = r.job_id AND c.generation >= r.generation AND NOT (c.spare_backfills AND r.backfill_id IS NOT NULL)
+                   ORDER BY c.generation LIMIT 1) END AS ordered_end
+        FROM active_executions r
         WHERE r.id = d.id AND r.status = 'running' AND r.attempt = d.attempt AND r.lease_token = d.lease_token
         FOR UPDATE
     ) e
-    LEFT JOIN LATERAL (
-        SELECT c.reason, c.cancelled_by FROM cancellations c
-        WHERE (SELECT EXISTS (SELECT 1 FROM cancellations)) AND e.cancel_requested_at IS NULL
-          AND c.job_id = e.job_id AND c.generation >= e.generation AND NOT (c.spare_backfills AND e.backfill_id IS NOT NULL)
-        ORDER BY c.generation LIMIT 1
-    ) o ON true
 ),
 moved AS (
     DELETE FROM active_executions e WHERE e.id = ANY (ARRAY(SELECT l.id FROM locked l WHERE l.verdict <> 'retrying'))
