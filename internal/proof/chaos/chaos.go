@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -53,6 +54,7 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	s.checkRest(ctx, f)
 	crashes := s.crashes()
 	closed, s.keep = true, len(crashes)+len(f.violations) > 0
 	if endErr := s.close(); endErr != nil && len(crashes) == 0 {
@@ -211,4 +213,38 @@ func (s *stack) crashes() (all []string) {
 		all = append(all, m.crashed()...)
 	}
 	return all
+}
+
+// A process that has nothing to do sends some two transactions a second. It is judged by the
+// calmest of restTries intervals of restFor, because what it was busy with ends a little later.
+const (
+	restRate  = 50 // transactions a second that each process may send
+	restFor   = 3 * time.Second
+	restTries = 5
+)
+
+// checkRest checks that processes that have nothing to do leave the database alone (I31). A
+// promoter did not: it asked thousands of times a second whether any job was due.
+func (s *stack) checkRest(ctx context.Context, f *findings) {
+	least := math.Inf(1)
+	for try := 0; try < restTries && least > restRate; try++ {
+		if rate, err := s.transactionRate(ctx, restFor); err == nil {
+			least = min(least, rate/float64(len(s.members)))
+		}
+	}
+	f.check("I31", least <= restRate, uuid.Nil, uuid.Nil, "with nothing left to do each process sent %.0f transactions a second", least)
+}
+
+// transactionRate is how many transactions a second the database has for so long.
+func (s *stack) transactionRate(ctx context.Context, lasts time.Duration) (float64, error) {
+	before, err := s.store.transactions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	mark := clock.Start()
+	if !sleep(ctx, lasts) {
+		return 0, ctx.Err()
+	}
+	after, err := s.store.transactions(ctx)
+	return float64(after-before) / mark.Elapsed().Seconds(), err
 }

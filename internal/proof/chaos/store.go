@@ -100,6 +100,12 @@ func (s store) unfinished(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
+// transactions is how many transactions the database has committed since its server started.
+func (s store) transactions(ctx context.Context) (n int64, err error) {
+	err = s.one(ctx, &n, "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()")
+	return n, err
+}
+
 // late is how many of some jobs are due for two seconds and not promoted.
 func (s store) late(ctx context.Context, jobs []uuid.UUID) (n int, err error) {
 	err = s.one(ctx, &n, `SELECT count(*) FROM scheduled_jobs
