@@ -54,7 +54,9 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	s.checkRest(ctx, f)
+	if !c.Back { // or the processes are of the earlier commit
+		s.checkRest(ctx, f)
+	}
 	crashes := s.crashes()
 	closed, s.keep = true, len(crashes)+len(f.violations) > 0
 	if endErr := s.close(); endErr != nil && len(crashes) == 0 {
