@@ -153,7 +153,8 @@ func TestOutputIsFollowed(t *testing.T) {
 		if got := stream.next(1)[0]; got != `end {"status":"cancelled"}` {
 			t.Errorf("the stream ended with %s", got)
 		}
-		if stream.lines.Scan() && stream.lines.Scan() {
+		stream.lines.Scan() // the empty line that ends the event
+		if stream.lines.Scan() {
 			t.Errorf("after its end came %q", stream.lines.Text())
 		}
 	}
