@@ -206,6 +206,8 @@ type ListPooledExecutionsRow struct {
 // Longer than 60 lines: where it goes on, who is passed over and what is fair follow
 // from the same lines, and a round trip for each step would be one for each poll.
 // The last tenant all of whose lines are seen, when there may be more.
+// Not by id among those of the same age: the rows come in this order as they are, and
+// comparing ids was a quarter of a poll.
 func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecutionsParams) (ListPooledExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListPooledExecutions,
 		arg.Now,

@@ -100,6 +100,8 @@ found AS (
     ) w
     WHERE l.since IS NOT NULL
 ),
+-- Not by id among those of the same age: the rows come in this order as they are, and
+-- comparing ids was a quarter of a poll.
 aged AS (
     SELECT f.tenant_id, f.id, f.weight, row_number() OVER (PARTITION BY f.tenant_id, f.weight ORDER BY f.since) + random() * @spread::int AS nth
     FROM found f
