@@ -87,8 +87,8 @@ func (q *quiet) yield() time.Duration {
 func (q *quiet) expired(at time.Time) bool { return !q.next.IsZero() && !at.Before(q.next) }
 
 // endsWith notes that the next job is due then. That was seen at a time, and asked so long
-// after the last pass began. Where no job is due at all, next is in the year 9999: that is
-// the longest duration there is, and nothing may be added to it.
+// after the last pass began. Where no job is due at all, next is in the year 9999. Its distance
+// is the longest duration there is, and the sum of that and any other would be negative.
 func (q *quiet) endsWith(next, at time.Time, asked time.Duration) {
 	q.lasts, q.next = asked+min(max(next.Sub(at), 0), quietFor)+q.yield(), next
 	if q.lasts >= quietFor {
