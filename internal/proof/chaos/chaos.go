@@ -220,7 +220,7 @@ func (s *stack) crashes() (all []string) {
 // A process that has nothing to do sends some two transactions a second. It is judged by the
 // calmest of restTries intervals of restFor, because what it was busy with ends a little later.
 const (
-	restRate  = 50 // transactions a second that each process may send
+	restRate  = 50 // transactions a second that the processes may send for each of them
 	restFor   = 3 * time.Second
 	restTries = 5
 )
@@ -234,7 +234,7 @@ func (s *stack) checkRest(ctx context.Context, f *findings) {
 			least = min(least, rate/float64(len(s.members)))
 		}
 	}
-	f.check("I31", least <= restRate, uuid.Nil, uuid.Nil, "with nothing left to do each process sent %.0f transactions a second", least)
+	f.check("I31", least <= restRate, uuid.Nil, uuid.Nil, "with nothing left to do the processes sent %.0f transactions a second for each of them", least)
 }
 
 // transactionRate is how many transactions a second the database has for so long.
