@@ -54,7 +54,7 @@ func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most,
 	run := s.db.InTxLed
 	if inTurn {
 		run = func(ctx context.Context, fn func(tx *postgres.Tx) error) error {
-			return s.db.InTurn(ctx, "poll", patience, fn)
+			return s.db.InTurn(ctx, patience, fn)
 		}
 	}
 	err = run(ctx, func(tx *postgres.Tx) error {

@@ -27,7 +27,7 @@ func (tx *Tx) Together(ctx context.Context, fn func(q *db.Queries) error) error 
 
 func (tx *Tx) send(ctx context.Context, fn func(q *db.Queries) error, commit bool) error {
 	queued := &recorder{tx: tx, commit: commit}
-	if commit && tx.how.turn != "" {
+	if commit && tx.how.turn {
 		queued.batch.Queue(setLockTimeout, tx.how.lockTimeout)
 		queued.batch.Queue(endTurn)
 	}

@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 func inTurns(t *testing.T) (d *postgres.DB, beside, watch *pgx.Conn) {
 	t.Helper()
 	database := pgtest.New(t)
-	d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 3, StatementTimeout: pgtest.Patience})
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.Engine, Name: "test", MaxConns: 4, StatementTimeout: pgtest.Patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,9 +39,9 @@ func do(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// turn is a transaction of turn "a" that reads, and then does then.
+// turn is a transaction in turn that reads, and then does then.
 func turn(t *testing.T, d *postgres.DB, patience time.Duration, then func(tx *postgres.Tx) error) error {
-	return d.InTurn(t.Context(), "a", patience, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
+	return d.InTurn(t.Context(), patience, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
 }
 
 func nothing(*postgres.Tx) error { return nil }
@@ -55,7 +56,7 @@ func wantFree(t *testing.T, d *postgres.DB, when string) {
 	var kept int
 	var timeout string
 	err := d.Pool().QueryRow(t.Context(), `SELECT count(*), current_setting('lock_timeout') FROM pg_locks
-		WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&kept, &timeout)
+		WHERE (locktype = 'advisory' OR relation = 'turn_line'::regclass) AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&kept, &timeout)
 	if err = errors.Join(err, turn(t, d, time.Millisecond, nothing)); err != nil || kept != 0 || timeout != "48s" {
 		t.Errorf("%s: %d locks are kept, lock_timeout is %s, and the next turn: %v", when, kept, timeout, err)
 	}
@@ -66,15 +67,11 @@ func wantFree(t *testing.T, d *postgres.DB, when string) {
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	d, _, _ := inTurns(t)
-	for name, nested := range map[string]string{"two turns of different names": "b", "two turns of one name": "a"} {
-		err := turn(t, d, time.Second, func(*postgres.Tx) error {
-			return d.InTurn(t.Context(), nested, time.Millisecond, func(tx *postgres.Tx) error { return read(t, tx) })
-		})
-		if timedOut := postgres.TimedOut(err); timedOut != (nested == "a") || !timedOut && err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-		wantFree(t, d, name)
+	err := turn(t, d, time.Second, func(*postgres.Tx) error { return turn(t, d, time.Second, nothing) })
+	if !postgres.TimedOut(err) {
+		t.Errorf("a turn within a turn: %v, want a time-out", err)
 	}
+	wantFree(t, d, "after a turn that did not come")
 	failure := errors.New("not this time")
 	if err := turn(t, d, time.Second, func(*postgres.Tx) error { return failure }); !errors.Is(err, failure) {
 		t.Errorf("the transaction ends with %v, want %v", err, failure)
@@ -86,6 +83,62 @@ func TestTurns(t *testing.T) {
 		t.Error(err)
 	}
 	wantFree(t, d, "after a commit with a statement")
+}
+
+// Transactions that wait for their turn keep no snapshot, but for the head of the line. Otherwise
+// PostgreSQL must keep what is removed while they wait, and the others step over it. The first
+// turn of a session reads catalogs, and keeps a snapshot for these.
+func TestTheLineForTheTurnKeepsNoSnapshot(t *testing.T) {
+	t.Parallel()
+	d, _, watch := inTurns(t)
+	snapshotsInLine(t, d, watch)
+	if n := snapshotsInLine(t, d, watch); n > 1 {
+		t.Errorf("%d of those that wait have a snapshot, want 1 at most", n)
+	}
+	wantFree(t, d, "after all")
+}
+
+// snapshotsInLine has three transactions wait for a turn, and says how many of them have a
+// snapshot meanwhile.
+func snapshotsInLine(t *testing.T, d *postgres.DB, watch *pgx.Conn) (snapshots int) {
+	t.Helper()
+	var line sync.WaitGroup
+	err := turn(t, d, time.Second, func(*postgres.Tx) error {
+		for range 3 {
+			line.Go(func() {
+				if err := turn(t, d, pgtest.Patience, nothing); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		until(t, "three wait", func() bool {
+			var waiting int
+			err := watch.QueryRow(t.Context(), `SELECT count(*), count(backend_xmin) FROM pg_stat_activity
+				WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting, &snapshots)
+			if err != nil {
+				t.Error(err)
+			}
+			return waiting == 3 || err != nil
+		})
+		return nil
+	})
+	line.Wait()
+	if err != nil {
+		t.Error(err)
+	}
+	return snapshots
+}
+
+// A transaction that stands in line gives up after patience, as its head does.
+func TestTheLineForTheTurnGivesUp(t *testing.T) {
+	t.Parallel()
+	d, beside, _ := inTurns(t)
+	do(t, beside, "BEGIN; LOCK TABLE turn_line IN SHARE UPDATE EXCLUSIVE MODE")
+	if err := turn(t, d, time.Millisecond, nothing); !postgres.TimedOut(err) {
+		t.Errorf("in line: %v, want a time-out", err)
+	}
+	do(t, beside, "ROLLBACK")
+	wantFree(t, d, "after it gave up")
 }
 
 // Nobody waits for the commit of the turn before. On the commit before, 16 workers waited up
