@@ -94,7 +94,7 @@ lines AS MATERIALIZED (
             SELECT 1 FROM active_executions e
             WHERE e.pooled AND e.tenant_id = t.tenant_id AND e.priority = t.priority AND e.job_type = t.job_type
               AND e.available_at <= (SELECT at FROM clock)
-            LIMIT 8
+            ORDER BY e.available_at LIMIT 8
         ) few
     ) p CROSS JOIN LATERAL (
         -- Counted only where there is a limit.
@@ -203,6 +203,8 @@ type ListPooledExecutionsRow struct {
 // else for long. A poll reads the first thousand of such a line and the first
 // thousand made since, and returns those that are not being cancelled.
 // The time is that of the statement: the transaction may have waited for its turn.
+// Each look into a line is in the order of the pool. Otherwise a plan that was made while the table
+// was empty took the index of all executions by tenant, and was kept for the next burst.
 // Longer than 60 lines: where it goes on, who is passed over and what is fair follow
 // from the same lines, and a round trip for each step would be one for each poll.
 // The last tenant all of whose lines are seen, when there may be more.
@@ -228,21 +230,23 @@ func (q *Queries) ListPooledExecutions(ctx context.Context, arg ListPooledExecut
 const ListUnblockedExecutions = `-- name: ListUnblockedExecutions :one
 WITH RECURSIVE clock AS (SELECT coalesce($2::timestamptz, now()) AS at),
 walk AS (
-    (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > $3::uuid ORDER BY e.job_id LIMIT 1)
+    (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > $3::uuid
+     ORDER BY e.job_id, num_nonnulls(e.backfill_id), e.job_type, e.priority, e.available_at LIMIT 1)
     UNION ALL
-    SELECT (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > w.job_id ORDER BY e.job_id LIMIT 1)
+    SELECT (SELECT e.job_id FROM active_executions e WHERE e.awaits_slot AND e.job_id > w.job_id
+            ORDER BY e.job_id, num_nonnulls(e.backfill_id), e.job_type, e.priority, e.available_at LIMIT 1)
     FROM walk w WHERE w.job_id IS NOT NULL
 ),
 jobs AS MATERIALIZED (SELECT w.job_id FROM walk w LIMIT $1::int),
 keyed AS (
     (SELECT e.tenant_id, e.concurrency_key FROM active_executions e
      WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > ($4::uuid, $5::text)
-     ORDER BY e.tenant_id, e.concurrency_key LIMIT 1)
+     ORDER BY e.tenant_id, e.concurrency_key, e.awaits_slot, e.job_type, e.priority, e.available_at LIMIT 1)
     UNION ALL
     SELECT n.tenant_id, n.concurrency_key FROM keyed w CROSS JOIN LATERAL (
         SELECT e.tenant_id, e.concurrency_key FROM active_executions e
         WHERE e.awaits_turn AND e.concurrency_key IS NOT NULL AND (e.tenant_id, e.concurrency_key) > (w.tenant_id, w.concurrency_key)
-        ORDER BY e.tenant_id, e.concurrency_key LIMIT 1
+        ORDER BY e.tenant_id, e.concurrency_key, e.awaits_slot, e.job_type, e.priority, e.available_at LIMIT 1
     ) n
 ),
 keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT $1::int),
@@ -293,7 +297,9 @@ type ListUnblockedExecutionsRow struct {
 // takes the next jobs, by active_executions_slot_lines, and the next keys, by
 // active_executions_key_lines; it returns where the one after it begins. next_for_slot
 // and next_for_key find who is next, at a cost that no backlog raises. Keys are asked for
-// executions that need no slot alone: the others are found by their jobs.
+// executions that need no slot alone: the others are found by their jobs. The steps name the whole
+// order of their index. By its first column alone a plan that was made while the table was empty
+// took the index of all executions by job, and was kept for the next burst.
 // The last key of this batch, when there may be more.
 func (q *Queries) ListUnblockedExecutions(ctx context.Context, arg ListUnblockedExecutionsParams) (ListUnblockedExecutionsRow, error) {
 	row := q.db.QueryRow(ctx, ListUnblockedExecutions,

@@ -74,6 +74,48 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 	}
 }
 
+// A session of a worker plans a poll once, and often while the table is empty. Then every index
+// costs the same, and the plan must take those of what may start: the others would have it
+// read all executions of the next burst.
+func TestPollsPlannedOnAnEmptyTable(t *testing.T) {
+	t.Parallel()
+	conn, err := pgx.Connect(t.Context(), pgtest.New(t).AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	for _, statement := range []string{"SET enable_seqscan = off", "VACUUM ANALYZE active_executions"} { // as sessions of workers have it
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, poll := range map[string]func(ctx context.Context, q *db.Queries) error{
+		"the pool": func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{BatchSize: 100, Lines: 100, LeftTypes: []string{}})
+			return err
+		},
+		"places and keys": func(ctx context.Context, q *db.Queries) error {
+			_, err := q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{BatchSize: 100, Step: 100, LeftTypes: []string{}})
+			return err
+		},
+		"whether any waits": func(ctx context.Context, q *db.Queries) error {
+			_, err := q.HasUnhintedExecutions(ctx)
+			return err
+		},
+	} {
+		plan := pgtest.Explain(t, conn, "force_generic_plan", uuid.Nil, func(ctx context.Context, s *pgtest.Statement) error { return poll(ctx, db.New(s)) })
+		plan.Walk(func(n pgtest.PlanNode) {
+			switch n.Index {
+			case "active_executions_pool", "active_executions_slot_lines", "active_executions_key_lines", "active_executions_turn_lines":
+			default:
+				if n.Relation == "active_executions" {
+					t.Errorf("%s: %s by %q", name, n.Type, n.Index)
+				}
+			}
+		})
+	}
+}
+
 // fill makes a table that the planner takes for one row and that holds more.
 func fill(t *testing.T, conn *pgx.Conn, worker, token uuid.UUID, n int) []uuid.UUID {
 	t.Helper()
