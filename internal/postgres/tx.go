@@ -82,8 +82,9 @@ func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
 // process. Two at once would not be wrong: one after the other they are quicker.
 // Tx.At is from before the wait, so statements use statement_timestamp(). An error that
 // TimedOut knows says that the turn has not come within patience in line, or within
-// headPatience at its head, because the process that has it may stand still, or that a statement before the last waited for a lock for longer
-// than turnLockTimeout: nobody keeps the turn that long for one row.
+// headPatience at its head, because the process that has it may stand still, or that a
+// statement before the last waited for a lock for longer than turnLockTimeout: nobody keeps
+// the turn that long for one row.
 //
 // The turn ends where CommitWith begins: its statements may wait, and its commit takes seconds
 // where the disk or a standby is slow. The next transaction finds locked what this one has
@@ -207,10 +208,10 @@ const (
 // last until its commit is answered. So the transaction unlocks it, however it ends. The server
 // does so where the connection is lost.
 //
-// Only the head of the line waits for that lock, and the others for one of a table. A statement that
-// waits for an advisory lock has a snapshot, and with 40 of them PostgreSQL had to keep what was removed
-// in the last 0.7 s, which each poll then stepped over. LOCK TABLE waits without a snapshot. The
-// savepoint gives the lock of the table back.
+// Only the head of the line waits for that lock, and the others for one of a table. A
+// statement that waits for an advisory lock has a snapshot. With 40 of them PostgreSQL had to
+// keep what was removed in the last 0.7 s, and each poll stepped over it. LOCK TABLE waits
+// without a snapshot. The savepoint gives the lock of the table back.
 var takeTurn = []string{
 	"SAVEPOINT line",
 	"LOCK TABLE turn_line IN SHARE UPDATE EXCLUSIVE MODE",
