@@ -29,11 +29,7 @@ type backlogs struct {
 
 func newBacklogs(t *testing.T, each int) backlogs {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), pgtest.New(t).AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := session(t)
 	c := backlogs{conn: conn, tenant: uuid.New(), worker: uuid.New(), token: uuid.New(), gated: uuid.New(), both: uuid.New(), running: uuid.New()}
 	run := func(statement string, args ...any) {
 		t.Helper()

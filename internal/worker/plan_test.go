@@ -14,18 +14,24 @@ import (
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
+// session is one of the administrator's, on a database of its own.
+func session(t *testing.T) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), pgtest.New(t).AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	return conn
+}
+
 // TestStatementsStandBadStatistics has the table taken for empty, as vacuum
 // leaves it between two bursts, and then filled. The work of a statement must
 // follow from how many executions it is about, and not from how many there are.
 func TestStatementsStandBadStatistics(t *testing.T) {
 	t.Parallel()
 	const waiting, asked = 3000, 100
-	database := pgtest.New(t)
-	conn, err := pgx.Connect(t.Context(), database.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := session(t)
 	worker, token := uuid.New(), uuid.New()
 	ids := fill(t, conn, worker, token, waiting)[:asked]
 
@@ -79,11 +85,7 @@ func TestStatementsStandBadStatistics(t *testing.T) {
 // read all executions of the next burst.
 func TestPollsPlannedOnAnEmptyTable(t *testing.T) {
 	t.Parallel()
-	conn, err := pgx.Connect(t.Context(), pgtest.New(t).AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := session(t)
 	for _, statement := range []string{"SET enable_seqscan = off", "VACUUM ANALYZE active_executions"} { // as sessions of workers have it
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -94,7 +96,7 @@ func TestPollsPlannedOnAnEmptyTable(t *testing.T) {
 			_, err := q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{BatchSize: 100, Lines: 100, LeftTypes: []string{}})
 			return err
 		},
-		"places and keys": func(ctx context.Context, q *db.Queries) error {
+		"concurrency slots and keys": func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{BatchSize: 100, Step: 100, LeftTypes: []string{}})
 			return err
 		},
@@ -153,12 +155,7 @@ func fill(t *testing.T, conn *pgx.Conn, worker, token uuid.UUID, n int) []uuid.U
 // Writing an outcome locks the partition that it is written to and no other.
 func TestAnOutcomeLocksOnePartition(t *testing.T) {
 	t.Parallel()
-	database := pgtest.New(t)
-	conn, err := pgx.Connect(t.Context(), database.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := session(t)
 	months := make([]time.Time, 12)
 	for i := range months {
 		months[i] = clock.Now().AddDate(0, -i, 0)
@@ -205,12 +202,7 @@ func touched(t *testing.T, conn *pgx.Conn, ask func(context.Context, *db.Queries
 func TestNextInLineReadsLittle(t *testing.T) {
 	t.Parallel()
 	const waiting, window = 20_000, 100
-	database := pgtest.New(t)
-	conn, err := pgx.Connect(t.Context(), database.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	conn := session(t)
 	who := uuid.New()
 	for _, statement := range []string{
 		`INSERT INTO tenants (id, name) VALUES ($1, 'x')`,
