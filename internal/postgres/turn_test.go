@@ -62,7 +62,7 @@ func wantFree(t *testing.T, d *postgres.DB, when string) {
 	}
 }
 
-// A turn that does not come is an error after patience. However a transaction ends, its turn
+// A turn that does not come to the head of the line is an error. However a transaction ends, its turn
 // ends with it.
 func TestTurns(t *testing.T) {
 	t.Parallel()
@@ -129,7 +129,7 @@ func snapshotsInLine(t *testing.T, d *postgres.DB, watch *pgx.Conn) (snapshots i
 	return snapshots
 }
 
-// A transaction that stands in line gives up after patience, as its head does.
+// A transaction that stands in line gives up after its patience.
 func TestTheLineForTheTurnGivesUp(t *testing.T) {
 	t.Parallel()
 	d, beside, _ := inTurns(t)
