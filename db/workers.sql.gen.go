@@ -145,6 +145,21 @@ func (q *Queries) MarkDeadWorkers(ctx context.Context, now *time.Time) ([]MarkDe
 	return items, nil
 }
 
+const OthersServeLess = `-- name: OthersServeLess :one
+SELECT EXISTS (
+    SELECT 1 FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = $1) mine
+    WHERE o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
+      AND o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types))::boolean AS less
+`
+
+// Whether any other live worker of the service runs fewer types than this one. No types are all.
+func (q *Queries) OthersServeLess(ctx context.Context, id uuid.UUID) (bool, error) {
+	row := q.db.QueryRow(ctx, OthersServeLess, id)
+	var less bool
+	err := row.Scan(&less)
+	return less, err
+}
+
 const RenewWorker = `-- name: RenewWorker :execrows
 UPDATE workers SET
     heartbeat_at = coalesce($1::timestamptz, now()), running = $2,

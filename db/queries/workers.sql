@@ -29,6 +29,13 @@ DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::times
 -- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
 
+-- name: OthersServeLess :one
+-- Whether any other live worker of the service runs fewer types than this one. No types are all.
+SELECT EXISTS (
+    SELECT 1 FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = @id) mine
+    WHERE o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
+      AND o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types))::boolean AS less;
+
 -- name: ListLiveWorkers :many
 SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at
 FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > now() ORDER BY started_at, id LIMIT @page_size;

@@ -77,6 +77,24 @@ func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most,
 	return won, next, err
 }
 
+// TurnIsFree says whether no poll in turn is under way, nor its claim.
+func (s *Store) TurnIsFree(ctx context.Context) (bool, error) {
+	free, err := s.db.TurnIsFree(ctx)
+	if err != nil {
+		return false, fmt.Errorf("ask whether the turn is free: %w", err)
+	}
+	return free, nil
+}
+
+// OthersServeLess says whether any other worker of the service runs fewer types than this one.
+func (s *Store) OthersServeLess(ctx context.Context, worker uuid.UUID) (bool, error) {
+	less, err := s.queries().OthersServeLess(ctx, worker)
+	if err != nil {
+		return false, fmt.Errorf("ask which types others serve: %w", postgres.Fault(err))
+	}
+	return less, nil
+}
+
 func (s *Store) polling(most int, after uuid.UUID, busy map[uuid.UUID]int) db.ListPooledExecutionsParams {
 	p := db.ListPooledExecutionsParams{
 		BatchSize: int32(most), Lines: poolStep, AfterTenant: after, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),

@@ -85,6 +85,30 @@ func TestTurns(t *testing.T) {
 	wantFree(t, d, "after a commit with a statement")
 }
 
+// wantTurn has a question whether the turn is free answered.
+func wantTurn(t *testing.T, d *postgres.DB, free bool, when string) {
+	t.Helper()
+	if got, err := d.TurnIsFree(t.Context()); err != nil || got != free {
+		t.Errorf("%s the turn is free: %t, %v, want %t", when, got, err, free)
+	}
+}
+
+// The turn is taken as long as a transaction is in turn, and a question keeps none of it.
+func TestTurnIsFree(t *testing.T) {
+	t.Parallel()
+	d, _, _ := inTurns(t)
+	wantTurn(t, d, true, "before any")
+	err := turn(t, d, time.Second, func(*postgres.Tx) error {
+		wantTurn(t, d, false, "in a transaction")
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	wantTurn(t, d, true, "after it")
+	wantFree(t, d, "after the questions")
+}
+
 // Transactions that wait for their turn keep no snapshot, but for the head of the line. Otherwise
 // PostgreSQL must keep what is removed while they wait, and the others step over it. The first
 // turn of a session reads catalogs, and keeps a snapshot for these.
@@ -160,6 +184,7 @@ func TestATurnEndsBeforeItsCommit(t *testing.T) {
 		})
 	}()
 	until(t, "the commit waits", func() bool { return waits(t, watch, "COMMIT", 0) })
+	wantTurn(t, d, false, "in a commit")
 	if err := turn(t, d, time.Second, nothing); err != nil {
 		t.Errorf("the next turn: %v", err)
 	}

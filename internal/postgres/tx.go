@@ -93,6 +93,13 @@ func (d *DB) InTurn(ctx context.Context, patience time.Duration, fn func(tx *Tx)
 	return d.inTx(ctx, opening{led: true, turn: true, patience: patience, lockTimeout: d.lockTimeout}, fn)
 }
 
+// TurnIsFree says whether no transaction is in turn at this moment, not even in its commit. It is
+// one round trip, and the locks that it tries are given back as its statement ends.
+func (d *DB) TurnIsFree(ctx context.Context) (free bool, err error) {
+	err = d.pool.QueryRow(ctx, "SELECT "+firstMark+" AND "+secondMark).Scan(&free)
+	return free, Fault(err)
+}
+
 // turnLockTimeout is lock_timeout in a turn, in milliseconds. SKIP LOCKED is no promise not to
 // wait. Where the update of a row is committed while the row is looked at, PostgreSQL 15
 // follows it to its last version and waits for the transaction that has locked that one
@@ -197,11 +204,14 @@ func (o opening) settings() []setting {
 }
 
 const (
-	setLockTimeout = "SELECT set_config('lock_timeout', $1, true)"
+	setLockTimeout = "SELECT set_config('lock_timeout', $1, true), " + firstMark + " OR " + secondMark
 	endTurn        = "SELECT pg_advisory_unlock_all()"
 	// headPatience is lock_timeout at the head of the line, in milliseconds: longer than any
 	// worker keeps the turn.
 	headPatience = "1000"
+	// A transaction in turn has one of these two locks until it is committed, if one was free.
+	firstMark  = "pg_try_advisory_xact_lock(hashtext('turn mark'), 1)"
+	secondMark = "pg_try_advisory_xact_lock(hashtext('turn mark'), 2)"
 )
 
 // takeTurn waits for the turn. Its lock is one of the session, because those of a transaction

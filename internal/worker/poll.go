@@ -37,6 +37,7 @@ type pollResult struct {
 	won   int
 	full  bool          // no slot was free
 	waits bool          // something may start, here or in another worker
+	taken bool          // others drain a backlog, and this worker does not join them yet
 	more  bool          // so much was claimed that more may wait
 	asked time.Duration // in the database
 }
@@ -50,6 +51,12 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 	turns := w.offer(inc, w.takeNext(min(open, claimBatch)))
 	f := free{open: max(0, open-turns.made), kept: kept, busy: inc.busy()}
 	most := min(f.open+kept, claimBatch)
+	if w.pooled {
+		joins, err := w.joins(ctx, inc)
+		if err != nil || !joins {
+			return pollResult{won: turns.settled(), taken: true}, err
+		}
+	}
 	mark := clock.Start()
 	found, err := w.findUnblocked(ctx, most)
 	if err != nil {

@@ -111,6 +111,7 @@ func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	w.idle.Store(false)
 	waits, err := w.store.Unhinted(ctx)
 	w.idle.Store(err == nil && !waits)
+	w.pooled = w.pooled || waits // others may drain it already
 	return true, err
 }
 
@@ -143,6 +144,9 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
 		return pollAfterError, pollAfterError, pollAfterError
+	case seen.taken:
+		rest = w.join.pause/2 + rand.N(w.join.pause)
+		return rest, rest, rest
 	case seen.won > claimBatch/2:
 		return 0, 0, 0
 	case seen.more:

@@ -63,6 +63,9 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		inc.claimed(c.token)
 		return w.claimPooled(ctx, inc, most, f, seen)
 	}
+	if len(found) > 0 {
+		w.join.had = clock.Start()
+	}
 	w.stuck = err == nil && seen.waits && len(found) == 0
 	if err == nil {
 		w.afterTenant = after

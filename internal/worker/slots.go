@@ -64,8 +64,11 @@ func (s *slots) takeNow(kept bool) bool {
 // free is how many open and kept slots are free now.
 func (s *slots) free() (open, kept int) { return len(s.open), len(s.kept) }
 
+// all is how many slots there are.
+func (s *slots) all() int { return cap(s.open) + cap(s.kept) }
+
 // taken is how many slots are held.
-func (s *slots) taken() int { return cap(s.open) + cap(s.kept) - len(s.open) - len(s.kept) }
+func (s *slots) taken() int { return s.all() - len(s.open) - len(s.kept) }
 
 // give gives a slot back; those that are kept are full first.
 func (s *slots) give() {

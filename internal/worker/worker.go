@@ -143,6 +143,7 @@ type Worker struct {
 	unblockedAt    clock.Mark
 	refused        map[uuid.UUID]clock.Mark
 	outOfTurn      clock.Mark
+	join           joining
 	pooled         bool           // the last one found something in the pool
 	beginning      sync.WaitGroup // the runs of its last claim, see begin
 

@@ -1,0 +1,84 @@
+package worker_test
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+)
+
+// A worker that did not drain a backlog before leaves it to the one that is in turn, and
+// takes what is left when the turn is free.
+func TestWorkersLeaveABacklogToWhoDrainsIt(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	w := b.start(nil)
+	first := b.pending(nil)
+	if won := b.poll(w); won != 1 {
+		t.Fatalf("%d claimed, want 1", won)
+	}
+	b.reaches(first.ID, execution.Completed)
+	rest := b.pending(nil)
+	err := b.engine.InTurn(t.Context(), limit, func(tx *postgres.Tx) error {
+		if _, err := tx.HasUnhintedExecutions(t.Context()); err != nil {
+			return err
+		}
+		if won := b.poll(w); won != 0 {
+			t.Errorf("%d claimed beside the one that is in turn, want none", won)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if won := b.poll(w); won != 1 {
+		t.Errorf("%d claimed when the turn is free, want 1", won)
+	}
+	b.reaches(rest.ID, execution.Completed)
+}
+
+// A worker is needed beside others that do not run all of its types.
+func TestOthersServeLess(t *testing.T) {
+	t.Parallel()
+	all, some, one := []string{}, []string{"http", "function"}, []string{"http"}
+	for _, test := range []struct {
+		name         string
+		mine, theirs []string
+		change       string // of the other worker
+		less         bool
+	}{
+		{name: "both all", mine: all, theirs: all},
+		{name: "the other some", mine: all, theirs: some, less: true},
+		{name: "the same", mine: some, theirs: []string{"function", "http"}},
+		{name: "the other one of two", mine: some, theirs: one, less: true},
+		{name: "the other all", mine: some, theirs: all},
+		{name: "the other more", mine: one, theirs: some},
+		{name: "the other one of two, and dead", mine: some, theirs: one, change: "dead = true"},
+		{name: "the other one of two, and its lease has expired", mine: some, theirs: one, change: "expires_at = now()"},
+		{name: "the other one of two, and a tenant's", mine: some, theirs: one, change: "tenant_id = (SELECT id FROM tenants LIMIT 1)"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			id, other := uuid.New(), uuid.New()
+			for who, types := range map[uuid.UUID][]string{id: test.mine, other: test.theirs} {
+				err := db.New(b.engine.Pool()).InsertWorker(t.Context(), db.InsertWorkerParams{ID: who, Slots: 1, LeaseSeconds: 3600, JobTypes: types})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if test.change != "" {
+				b.exec("UPDATE workers SET "+test.change+" WHERE id = $1", other)
+			}
+			got, err := dispatch.NewStore(b.engine, dispatch.Config{}).OthersServeLess(t.Context(), id)
+			if err != nil || got != test.less {
+				t.Errorf("%t, %v; want %t", got, err, test.less)
+			}
+		})
+	}
+}
