@@ -40,10 +40,10 @@ const (
 )
 
 const (
-	// MaxLost is how many workers one execution may lose before it fails: one that
+	// maxLost is how many workers one execution may lose before it fails: one that
 	// kills its worker must not go round the fleet for ever, and three losses by
 	// chance are rare.
-	MaxLost = 3
+	maxLost = 3
 	// SweepBatch is how many executions one statement of a sweep takes.
 	SweepBatch = 1000
 	// nextWindow is how many executions of one type and priority are read that wait

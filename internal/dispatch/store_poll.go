@@ -35,6 +35,15 @@ func (s *Store) Poll(ctx context.Context, most int, after uuid.UUID, busy map[uu
 // patience is how long a poll waits for its turn: for some forty others on a busy server.
 const patience = 3 * time.Second
 
+// Turn is how a poll keeps out of the way of those of other workers.
+type Turn int
+
+const (
+	NoTurn    Turn = iota // it runs beside them
+	PlainTurn             // it waits until none of them has the turn
+	ShownTurn             // the same, and TurnIsFree sees it until its claim is committed
+)
+
 // PollAndClaim is Poll, and Claim of what choose says of the candidates, in one
 // transaction of two round trips: nobody else finds them meanwhile. choose also learns how
 // long the poll waited for its turn. A turn that has not come within patience, and a poll that
@@ -42,19 +51,19 @@ const patience = 3 * time.Second
 // choose is called. After an error the claim may have been made all the
 // same: Claim with the same token finds it.
 //
-// With inTurn it waits until no other poll has the turn, in any worker. Polls of one
-// backlog that run side by side each read what the others hold and what they have just
-// removed: with 16 workers that took more of the server than the claims did.
+// Polls of one backlog that run side by side each read what the others hold and what they have
+// just removed: with 16 workers that took more of the server than the claims did. So they take
+// turns, in all workers, unless turn is NoTurn.
 //
 // spare is how many more it finds of a line than the limits of its tenant leave room for: 0,
 // but where what stands there could not be claimed.
-func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most, spare int, after uuid.UUID, busy map[uuid.UUID]int, inTurn bool,
+func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most, spare int, after uuid.UUID, busy map[uuid.UUID]int, turn Turn,
 	choose func(found []Candidate, waited time.Duration) []uuid.UUID,
 ) (won []Claimed, next uuid.UUID, err error) {
 	run := s.db.InTxLed
-	if inTurn {
+	if turn != NoTurn {
 		run = func(ctx context.Context, fn func(tx *postgres.Tx) error) error {
-			return s.db.InTurn(ctx, patience, fn)
+			return s.db.InTurn(ctx, patience, turn == ShownTurn, fn)
 		}
 	}
 	err = run(ctx, func(tx *postgres.Tx) error {
@@ -77,7 +86,7 @@ func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most,
 	return won, next, err
 }
 
-// TurnIsFree says whether no poll in turn is under way, nor its claim.
+// TurnIsFree says whether no poll with a ShownTurn is under way, nor its claim.
 func (s *Store) TurnIsFree(ctx context.Context) (bool, error) {
 	free, err := s.db.TurnIsFree(ctx)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // SweepBatch. A zero now means the database's clock.
 func (s *Store) Reassign(ctx context.Context, now time.Time, some []Found) ([]Lost, error) {
 	rows, err := s.queries().ReassignExecutions(ctx, db.ReassignExecutionsParams{
-		Now: postgres.At(now), MaxLost: MaxLost, BatchSize: SweepBatch, Ids: idsOf(some),
+		Now: postgres.At(now), MaxLost: maxLost, BatchSize: SweepBatch, Ids: idsOf(some),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reassign executions: %w", postgres.Fault(err))
@@ -49,7 +49,7 @@ func (s *Store) ListLost(ctx context.Context, now time.Time) ([]Found, error) {
 // another process was quicker.
 func (s *Store) ParkLost(ctx context.Context, now time.Time, id uuid.UUID, why string) ([]Lost, error) {
 	rows, err := s.queries().ParkLostExecutions(ctx, db.ParkLostExecutionsParams{
-		Now: postgres.At(now), Ids: []uuid.UUID{id}, Reasons: []string{reason(why)}, MaxLost: MaxLost,
+		Now: postgres.At(now), Ids: []uuid.UUID{id}, Reasons: []string{reason(why)}, MaxLost: maxLost,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("park a lost execution: %w", postgres.Fault(err))

@@ -41,7 +41,7 @@ func do(t *testing.T, conn *pgx.Conn, sql string) {
 
 // turn is a transaction in turn that reads, and then does then.
 func turn(t *testing.T, d *postgres.DB, patience time.Duration, then func(tx *postgres.Tx) error) error {
-	return d.InTurn(t.Context(), patience, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
+	return d.InTurn(t.Context(), patience, true, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
 }
 
 func nothing(*postgres.Tx) error { return nil }
@@ -93,7 +93,8 @@ func wantTurn(t *testing.T, d *postgres.DB, free bool, when string) {
 	}
 }
 
-// The turn is taken as long as a transaction is in turn, and a question keeps none of it.
+// The turn is taken as long as a transaction is in turn, unless it is not shown. A question
+// keeps none of it.
 func TestTurnIsFree(t *testing.T) {
 	t.Parallel()
 	d, _, _ := inTurns(t)
@@ -101,6 +102,13 @@ func TestTurnIsFree(t *testing.T) {
 	err := turn(t, d, time.Second, func(*postgres.Tx) error {
 		wantTurn(t, d, false, "in a transaction")
 		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	err = d.InTurn(t.Context(), time.Second, false, func(tx *postgres.Tx) error {
+		wantTurn(t, d, true, "in a transaction that is not shown")
+		return read(t, tx)
 	})
 	if err != nil {
 		t.Error(err)

@@ -89,12 +89,14 @@ func (d *DB) InTxLed(ctx context.Context, fn func(tx *Tx) error) error {
 // The turn ends where CommitWith begins: its statements may wait, and its commit takes seconds
 // where the disk or a standby is slow. The next transaction finds locked what this one has
 // locked, and not yet what it writes.
-func (d *DB) InTurn(ctx context.Context, patience time.Duration, fn func(tx *Tx) error) error {
-	return d.inTx(ctx, opening{led: true, turn: true, patience: patience, lockTimeout: d.lockTimeout}, fn)
+//
+// A turn that is shown is seen by TurnIsFree, until the transaction has ended.
+func (d *DB) InTurn(ctx context.Context, patience time.Duration, shown bool, fn func(tx *Tx) error) error {
+	return d.inTx(ctx, opening{led: true, turn: true, shown: shown, patience: patience, lockTimeout: d.lockTimeout}, fn)
 }
 
-// TurnIsFree says whether no transaction is in turn at this moment, not even in its commit. It is
-// one round trip, and the locks that it tries are given back as its statement ends.
+// TurnIsFree says whether no transaction has or awaits a turn that is shown, nor its commit. It
+// is one round trip, and the locks that it tries are given back as its statement ends.
 func (d *DB) TurnIsFree(ctx context.Context) (free bool, err error) {
 	err = d.pool.QueryRow(ctx, "SELECT "+firstMark+" AND "+secondMark).Scan(&free)
 	return free, Fault(err)
@@ -164,7 +166,7 @@ type opening struct {
 	unsorted         bool   // see InList
 	led              bool   // see InTxLed
 	each             bool   // see InTenantEach
-	turn             bool   // see InTurn
+	turn, shown      bool   // see InTurn
 	patience         time.Duration
 	lockTimeout      string // of the session, which holds again for CommitWith
 }
@@ -204,12 +206,13 @@ func (o opening) settings() []setting {
 }
 
 const (
-	setLockTimeout = "SELECT set_config('lock_timeout', $1, true), " + firstMark + " OR " + secondMark
+	setLockTimeout = "SELECT set_config('lock_timeout', $1, true)"
 	endTurn        = "SELECT pg_advisory_unlock_all()"
 	// headPatience is lock_timeout at the head of the line, in milliseconds: longer than any
 	// worker keeps the turn.
 	headPatience = "1000"
-	// A transaction in turn has one of these two locks until it is committed, if one was free.
+	// A transaction whose turn is shown has one of these two locks until it is committed, if
+	// one was free.
 	firstMark  = "pg_try_advisory_xact_lock(hashtext('turn mark'), 1)"
 	secondMark = "pg_try_advisory_xact_lock(hashtext('turn mark'), 2)"
 )
@@ -228,6 +231,14 @@ var takeTurn = []string{
 	"SELECT set_config('lock_timeout', '" + headPatience + "', true), pg_advisory_lock(hashtext('turn'), hashtext('poll'))",
 	"ROLLBACK TO SAVEPOINT line",
 	"RELEASE SAVEPOINT line",
+}
+
+// beforeLine is what a transaction does before it stands in line for its turn.
+func (o opening) beforeLine() string {
+	if o.shown {
+		return setLockTimeout + ", " + firstMark + " OR " + secondMark
+	}
+	return setLockTimeout
 }
 
 // commit and rollback are the statements that end the transaction.
@@ -254,7 +265,7 @@ func (o opening) batch() *pgx.Batch {
 	var text strings.Builder
 	text.WriteString("SELECT now()")
 	if o.turn {
-		b.Queue(setLockTimeout, fmt.Sprint(o.patience.Milliseconds()))
+		b.Queue(o.beforeLine(), fmt.Sprint(o.patience.Milliseconds()))
 		for _, step := range takeTurn {
 			b.Queue(step)
 		}

@@ -217,11 +217,11 @@ func TestPollsDoNotWaitForClaims(t *testing.T) {
 	all := func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate { return found }
 	var first []dispatch.Claimed
 	var claim sync.WaitGroup
-	claim.Go(func() { first = b.pollAs(true, all) })
+	claim.Go(func() { first = b.pollAs(dispatch.ShownTurn, all) })
 	eventually(t, "the claim waits for the count", func() bool {
 		return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'") == 1
 	})
-	if won := b.pollAs(true, all); len(won) != 0 {
+	if won := b.pollAs(dispatch.ShownTurn, all); len(won) != 0 {
 		t.Errorf("%d claimed of what another poll has found", len(won))
 	}
 	if err := tx.Rollback(t.Context()); err != nil {

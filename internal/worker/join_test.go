@@ -24,7 +24,7 @@ func TestWorkersLeaveABacklogToWhoDrainsIt(t *testing.T) {
 	}
 	b.reaches(first.ID, execution.Completed)
 	rest := b.pending(nil)
-	err := b.engine.InTurn(t.Context(), limit, func(tx *postgres.Tx) error {
+	err := b.engine.InTurn(t.Context(), limit, true, func(tx *postgres.Tx) error {
 		if _, err := tx.HasUnhintedExecutions(t.Context()); err != nil {
 			return err
 		}

@@ -23,6 +23,7 @@ const (
 // goroutine owns it.
 type joining struct {
 	had    clock.Mark    // the last turn that found something
+	drains clock.Mark    // the last turn that found more than half of a batch
 	pause  time.Duration // for which it stays away; zero where the turn was not found taken
 	taken  clock.Mark    // when the turn was first found taken
 	needed bool          // it serves types that others do not, so it does not stay away
@@ -30,14 +31,14 @@ type joining struct {
 
 // joins says whether the worker takes its turn with those who drain the backlog.
 //
-// A few workers drain it as fast as a whole fleet, because one poll runs at a time. Each
-// further one costs the others: its sessions make plans of their own, and take memory and
-// processors. So a worker that had its turn just now and has half of its slots free goes on,
-// and another one joins where it finds the turn free. Where runs take long, the slots of those
-// who drain fill, and the turn is free for the others.
+// A few workers with room drain it as fast as a whole fleet, because one poll runs at a time.
+// Each further one costs the others: its sessions make plans of their own, and take memory and
+// processors. So a worker with room that had its turn just now goes on, and while it finds much
+// it shows that it has the turn. Another one with room joins where nobody shows that. Where runs
+// take long nobody has room for long, and all poll for what their slots leave.
 func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 	j := &w.join
-	if j.had.Elapsed() < turnKept && w.slots.taken() <= w.slots.all()/2 {
+	if !w.hasRoom() || j.had.Elapsed() < turnKept {
 		j.pause = 0
 		return true, nil
 	}
@@ -60,3 +61,16 @@ func (j *joining) answered(free bool) bool {
 	j.pause = min(max(2*j.pause, joinMin), joinMost)
 	return false
 }
+
+// found notes what a turn found.
+func (j *joining) found(n int) {
+	if n > 0 {
+		j.had = clock.Start()
+	}
+	if n > claimBatch/2 {
+		j.drains = clock.Start()
+	}
+}
+
+// hasRoom says whether at least half of the worker's slots are free.
+func (w *Worker) hasRoom() bool { return w.slots.taken() <= w.slots.all()/2 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
 
 // A worker that finds the turn taken stays away, twice as long each time, and joins when it
@@ -33,5 +34,40 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 		want(false, false, 50*time.Millisecond)
 		j.needed = true
 		want(true, false, 0)
+	})
+}
+
+// A worker shows its turn while it finds much and has half of its slots free. With fewer it polls
+// for what they leave without asking, and keeps nobody away who has room.
+func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{slots: newSlots(4)}
+		want := func(turn dispatch.Turn, when string) {
+			t.Helper()
+			if got := w.turn(); got != turn {
+				t.Errorf("%s: %v, want %v", when, got, turn)
+			}
+		}
+		want(dispatch.PlainTurn, "at first")
+		w.join.found(claimBatch / 2)
+		want(dispatch.PlainTurn, "after it found half of a batch")
+		w.join.found(claimBatch)
+		want(dispatch.ShownTurn, "after it found a batch")
+		for _, turn := range []dispatch.Turn{dispatch.ShownTurn, dispatch.ShownTurn, dispatch.PlainTurn, dispatch.PlainTurn} {
+			w.slots.takeNow(false)
+			want(turn, "with a slot less")
+		}
+		if joins, err := w.joins(t.Context(), nil); err != nil || !joins {
+			t.Errorf("without room it joins: %t, %v; want it to, without a question", joins, err)
+		}
+		for range 4 {
+			w.slots.give()
+		}
+		want(dispatch.ShownTurn, "with room again")
+		clock.Sleep(t.Context(), turnKept)
+		want(dispatch.PlainTurn, "after a while")
+		w.outOfTurn = clock.Start()
+		want(dispatch.NoTurn, "after a turn that did not come")
 	})
 }

@@ -43,28 +43,26 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 	c := &pooledClaim{inc: inc, token: uuid.New(), tenants: map[uuid.UUID]uuid.UUID{}}
 	asked, held := clock.Start(), time.Duration(0)
 	c.asked = asked
-	inTurn := w.outOfTurn.Elapsed() >= outOfTurnFor
+	turn := w.turn()
 	inc.claims(c.token)
 	spare := 0
 	if w.stuck {
 		spare = spareCandidates
 	}
-	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, c.token, most, spare, w.afterTenant, f.busy, inTurn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
+	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, c.token, most, spare, w.afterTenant, f.busy, turn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
 		c.asked, held = clock.Start(), asked.Elapsed()-waited
 		seen.asked, seen.waits = held, len(found) > 0
+		w.join.found(len(found))
 		w.request(c, choose(w.notRefused(found), f.busy, f.open, f.kept))
 		return c.ids
 	})
-	noTurn := inTurn && held == 0 && postgres.TimedOut(err) // or the poll waited for a row in its turn
-	if noTurn || inTurn && held > longTurn {
+	noTurn := turn != dispatch.NoTurn && held == 0 && postgres.TimedOut(err) // or the poll waited for a row in its turn
+	if noTurn || turn != dispatch.NoTurn && held > longTurn {
 		w.outOfTurn = clock.Start()
 	}
 	if noTurn {
 		inc.claimed(c.token)
 		return w.claimPooled(ctx, inc, most, f, seen)
-	}
-	if len(found) > 0 {
-		w.join.had = clock.Start()
 	}
 	w.stuck = err == nil && seen.waits && len(found) == 0
 	if err == nil {
@@ -84,6 +82,17 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		w.begin(ctx, c, found)
 	}
 	return nil
+}
+
+// turn is how the next poll keeps out of the way of others.
+func (w *Worker) turn() dispatch.Turn {
+	switch {
+	case w.outOfTurn.Elapsed() < outOfTurnFor:
+		return dispatch.NoTurn
+	case w.hasRoom() && w.join.drains.Elapsed() < turnKept:
+		return dispatch.ShownTurn
+	}
+	return dispatch.PlainTurn
 }
 
 // request adds to a claim what gets a slot at once.

@@ -225,14 +225,14 @@ func TestLooksGoRoundAllTenants(t *testing.T) {
 
 // pollAs has a new worker poll for up to 16 and claim what choose leaves of it. It waits for its turn as
 // long as that takes.
-func (b *bundle) pollAs(inTurn bool, choose func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate) (claimed []dispatch.Claimed) {
+func (b *bundle) pollAs(turn dispatch.Turn, choose func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate) (claimed []dispatch.Claimed) {
 	id := uuid.New()
 	if err := db.New(b.engine.Pool()).InsertWorker(b.t.Context(), db.InsertWorkerParams{ID: id, Slots: 1, LeaseSeconds: 3600, JobTypes: []string{"function"}}); err != nil {
 		b.t.Error(err)
 	}
 	for {
 		came := false
-		claimed, _, err := dispatch.NewStore(b.engine, dispatch.Config{}).PollAndClaim(b.t.Context(), id, uuid.New(), 16, 0, uuid.Nil, nil, inTurn,
+		claimed, _, err := dispatch.NewStore(b.engine, dispatch.Config{}).PollAndClaim(b.t.Context(), id, uuid.New(), 16, 0, uuid.Nil, nil, turn,
 			func(found []dispatch.Candidate, waited time.Duration) (ids []uuid.UUID) {
 				came = true
 				for _, c := range choose(found, waited) {
@@ -295,7 +295,7 @@ func TestAPollTakesWhatALimitLeavesRoomFor(t *testing.T) {
 		want   int
 	}{{"max_running = 3", 3}, {`max_running = 5, max_running_by_type = '{"function": 4}'`, 1}, {"max_running = 3, max_running_by_type = '{}'", 0}} {
 		b.exec("UPDATE tenants SET "+test.limits+" WHERE id = $1", b.who.TenantID)
-		claimed := b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
+		claimed := b.pollAs(dispatch.ShownTurn, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
 			if len(found) != test.want {
 				t.Errorf("%s: %d were found, want %d", test.limits, len(found), test.want)
 			}
@@ -316,7 +316,7 @@ func TestPollsOfABacklogDoNotMeet(t *testing.T) {
 	b.line(like, uuid.New(), 40, time.Minute)
 	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
 	claim := func(between func()) []dispatch.Claimed {
-		return b.pollAs(false, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
+		return b.pollAs(dispatch.NoTurn, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
 			if len(found) != 16 {
 				t.Errorf("%d found, want 16", len(found))
 			}
@@ -345,9 +345,9 @@ func TestPollsTakeTurns(t *testing.T) {
 	b.exec("DELETE FROM active_executions WHERE id = $1", like.ID)
 	var second, rest []dispatch.Claimed
 	var both sync.WaitGroup
-	first := b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
+	first := b.pollAs(dispatch.ShownTurn, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate {
 		both.Go(func() {
-			second = b.pollAs(true, func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate {
+			second = b.pollAs(dispatch.ShownTurn, func(found []dispatch.Candidate, waited time.Duration) []dispatch.Candidate {
 				if len(found) > 7 || waited <= 0 {
 					t.Errorf("the second finds %d after %v, want 7 at most and a wait", len(found), waited)
 				}
@@ -358,7 +358,7 @@ func TestPollsTakeTurns(t *testing.T) {
 		return found[:5]
 	})
 	both.Wait()
-	rest = b.pollAs(true, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate { return found })
+	rest = b.pollAs(dispatch.ShownTurn, func(found []dispatch.Candidate, _ time.Duration) []dispatch.Candidate { return found })
 	if len(first) != 5 || len(second)+len(rest) != 7 {
 		t.Errorf("%d, %d and %d claimed, want 5 and the other 7", len(first), len(second), len(rest))
 	}
