@@ -36,6 +36,21 @@ func TestQuietTime(t *testing.T) {
 	}
 }
 
+// Nothing calls for a poll before a worker has stayed away. After a poll that won much it polls
+// at once.
+func TestAfterAPoll(t *testing.T) {
+	t.Parallel()
+	w := &Worker{}
+	s := &poller{worker: w, wait: pollMin}
+	w.join.pause = joinMost
+	if least, rest, wait := s.after(pollResult{taken: true}); least < joinMost/2 || least > 2*joinMost || rest != least || wait != least {
+		t.Errorf("while others drain: %v, %v, %v, want %v to %v each", least, rest, wait, joinMost/2, 2*joinMost)
+	}
+	if least, rest, wait := s.after(pollResult{won: claimBatch}); least+rest+wait != 0 {
+		t.Errorf("after a poll that won a batch: %v, %v, %v, want none", least, rest, wait)
+	}
+}
+
 // A worker polls again soon after a poll that took long because the database did not answer.
 func TestPollsRestBriefly(t *testing.T) {
 	t.Parallel()

@@ -135,17 +135,24 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	if err == nil {
 		seen, err = w.poll(ctx)
 	}
-	if err == nil && seen.won == 0 && !seen.waits && !seen.full && s.wait == pollMax {
+	if err == nil && seen.won == 0 && !seen.waits && !seen.full && !seen.taken && s.wait == pollMax {
 		_, err = s.askWhetherIdle(ctx)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		if ctx.Err() == nil {
 			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
 		return pollAfterError, pollAfterError, pollAfterError
+	}
+	return s.after(seen)
+}
+
+// after is what round returns after a poll that the database answered.
+func (s *poller) after(seen pollResult) (least, rest, wait time.Duration) {
+	switch {
 	case seen.taken:
-		rest = w.join.pause/2 + rand.N(w.join.pause)
+		pause := s.worker.join.pause
+		rest = pause/2 + rand.N(pause)
 		return rest, rest, rest
 	case seen.won > claimBatch/2:
 		return 0, 0, 0
