@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// turnKept is how long after a turn that found something a worker takes the next one
+	// turnKept is how long after a turn that won something a worker takes the next one
 	// without asking whether it is free.
 	turnKept = 100 * time.Millisecond
 	// joinMin is how long a worker that finds the turn taken polls no backlog. Each time that
@@ -22,8 +22,8 @@ const (
 // joining is what a worker knows of the turns in which a backlog is drained. The polling
 // goroutine owns it.
 type joining struct {
-	had    clock.Mark    // the last turn that found something
-	drains clock.Mark    // the last turn that found more than half of a batch
+	had    clock.Mark    // the last turn that won something
+	drains clock.Mark    // the last turn that won more than half of a batch
 	pause  time.Duration // for which it stays away; zero where the turn was not found taken
 	taken  clock.Mark    // when the turn was first found taken
 	needed bool          // it serves types that others do not, so it does not stay away
@@ -33,7 +33,7 @@ type joining struct {
 //
 // A few workers with room drain it as fast as a whole fleet, because one poll runs at a time.
 // Each further one costs the others: its sessions make plans of their own, and take memory and
-// processors. So a worker with room that had its turn just now goes on, and while it finds much
+// processors. So a worker with room that had its turn just now goes on, and while it wins much
 // it shows that it has the turn. Another one with room joins where nobody shows that. Where runs
 // take long nobody has room for long, and all poll for what their slots leave.
 func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
@@ -62,8 +62,8 @@ func (j *joining) answered(free bool) bool {
 	return false
 }
 
-// found notes what a turn found.
-func (j *joining) found(n int) {
+// won notes how many executions a turn won.
+func (j *joining) won(n int) {
 	if n > 0 {
 		j.had = clock.Start()
 	}

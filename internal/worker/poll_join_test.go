@@ -37,7 +37,7 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 	})
 }
 
-// A worker shows its turn while it finds much and has half of its slots free. With fewer it polls
+// A worker shows its turn while it wins much and has half of its slots free. With fewer it polls
 // for what they leave without asking, and keeps nobody away who has room.
 func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 	t.Parallel()
@@ -50,10 +50,10 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 			}
 		}
 		want(dispatch.PlainTurn, "at first")
-		w.join.found(claimBatch / 2)
-		want(dispatch.PlainTurn, "after it found half of a batch")
-		w.join.found(claimBatch)
-		want(dispatch.ShownTurn, "after it found a batch")
+		w.join.won(claimBatch / 2)
+		want(dispatch.PlainTurn, "after it won half of a batch")
+		w.join.won(claimBatch)
+		want(dispatch.ShownTurn, "after it won a batch")
 		for _, turn := range []dispatch.Turn{dispatch.ShownTurn, dispatch.ShownTurn, dispatch.PlainTurn, dispatch.PlainTurn} {
 			w.slots.takeNow(false)
 			want(turn, "with a slot less")

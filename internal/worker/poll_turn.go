@@ -52,7 +52,6 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, c.token, most, spare, w.afterTenant, f.busy, turn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
 		c.asked, held = clock.Start(), asked.Elapsed()-waited
 		seen.asked, seen.waits = held, len(found) > 0
-		w.join.found(len(found))
 		w.request(c, choose(w.notRefused(found), f.busy, f.open, f.kept))
 		return c.ids
 	})
@@ -77,6 +76,7 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		won := int(c.decided.won.Load())
 		seen.won, seen.more = seen.won+won, won > most/2
 	default:
+		w.join.won(len(found))
 		w.noteRefused(c.tenants, found)
 		seen.won, seen.more = seen.won+len(found), len(found) > most/2
 		w.begin(ctx, c, found)
