@@ -166,7 +166,7 @@ func (s *stack) apiUsers(ctx context.Context) ([]apiUser, error) {
 		if err != nil {
 			return nil, err
 		}
-		some, err := s.store.some(ctx, who.TenantID, 500)
+		some, err := s.store.some(ctx, who.TenantID, 500, s.History)
 		if err != nil {
 			return nil, err
 		}
