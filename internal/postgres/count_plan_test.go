@@ -60,3 +60,51 @@ func TestSlotsAreCountedByJob(t *testing.T) {
 		}
 	}
 }
+
+// A claim that counts its tenant exactly reads the executions that it claims. It reads no others
+// of the tenant, even if PostgreSQL made its plan while the table was empty.
+func TestExactCountsReadWhatIsClaimed(t *testing.T) {
+	t.Parallel()
+	const (
+		fill = `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at)
+			SELECT gen_random_uuid(), $1, gen_random_uuid(), 1, now(), 'manual', 'http', 1, 1000, now(), now() FROM generate_series(1, 20000)`
+		ask  = `SELECT count(*) FROM start_some_runs($1::uuid[], 100, now(), 0::smallint)`
+		read = `SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'active_executions'`
+	)
+	tenant := uuid.New()
+	database := pgtest.New(t)
+	admin, session := connect(t, database.AdminURL), connect(t, database.AdminURL)
+	exec(t, admin, "SET session_replication_role = replica") // the tenant and its jobs have no rows
+	exec(t, admin, "INSERT INTO running_counts (tenant_id) VALUES ('"+tenant.String()+"')")
+	insert := func() {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), fill, tenant); err != nil {
+			t.Fatal(err)
+		}
+	}
+	insert()
+	exec(t, admin, "DELETE FROM active_executions WHERE ctid <> (SELECT max(ctid) FROM active_executions)")
+	exec(t, admin, "VACUUM (ANALYZE) active_executions")
+	exec(t, session, "SET ROLE scheduler_engine; SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan")
+	exec(t, session, "SELECT count(*) FROM start_some_runs(ARRAY[gen_random_uuid()], 100, now(), 0::smallint)") // makes the plans that are kept
+	insert()
+	var ids []uuid.UUID
+	if err := admin.QueryRow(t.Context(), "SELECT array_agg(id) FROM (SELECT id FROM active_executions LIMIT 3) a_few").Scan(&ids); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := session.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	var started, rows int
+	if err := tx.QueryRow(t.Context(), ask, ids).Scan(&started); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.QueryRow(t.Context(), read).Scan(&rows); err != nil {
+		t.Fatal(err)
+	}
+	if started != 3 || rows > 6 {
+		t.Errorf("%d runs start, of %d rows read; want 3, and no more than 6 rows", started, rows)
+	}
+}
