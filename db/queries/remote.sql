@@ -3,7 +3,8 @@
 -- should: each step of priority counts as ten seconds of waiting. One step into
 -- active_executions_remote for each function and priority. They stay locked for the claim
 -- that follows in the same transaction; other claims skip them, so more are read than
--- are wanted.
+-- are wanted. Each is locked by its id: by all ids at once, a plan that was made while the
+-- table was empty reads all that waits of the tenant.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 found AS MATERIALIZED (
     SELECT w.id, w.since
@@ -15,11 +16,11 @@ found AS MATERIALIZED (
     ) w
     ORDER BY w.since, w.id LIMIT 4 * @most::int
 )
-SELECT e.id FROM active_executions e
-WHERE e.tenant_id = @tenant_id AND e.id = ANY (ARRAY(SELECT f.id FROM found f)) AND e.pooled
-ORDER BY e.available_at - e.priority * interval '10 seconds', e.id
-LIMIT @most::int
-FOR UPDATE SKIP LOCKED;
+SELECT e.id FROM (SELECT f.id FROM found f ORDER BY f.since, f.id) w CROSS JOIN LATERAL (
+    SELECT a.id FROM active_executions a WHERE a.id = w.id AND a.tenant_id = @tenant_id AND a.pooled
+    FOR UPDATE SKIP LOCKED
+) e
+LIMIT @most::int;
 
 -- name: ListRemoteUnblocked :many
 -- Executions of a tenant's functions whose concurrency slot or key is free. It reads up to
@@ -56,8 +57,10 @@ found AS MATERIALIZED (
     UNION
     SELECT (n.id)::uuid AS id FROM keyed k CROSS JOIN clock CROSS JOIN LATERAL next_for_key(@tenant_id::uuid, k.concurrency_key, '{}'::text[], false, clock.at) n
 )
-SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot FROM active_executions e
-WHERE e.tenant_id = @tenant_id AND e.id = ANY (ARRAY(SELECT f.id FROM found f)) AND e.remote_function = ANY (@functions::text[])
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot FROM found f CROSS JOIN LATERAL (
+    SELECT a.id, a.job_id, a.concurrency_limit, a.remote_function FROM active_executions a WHERE a.id = f.id AND a.tenant_id = @tenant_id OFFSET 0
+) e
+WHERE e.remote_function = ANY (@functions::text[])
 ORDER BY e.job_id, e.id LIMIT @most::int;
 
 -- name: ListClaimableFunctions :many
