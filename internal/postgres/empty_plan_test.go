@@ -36,29 +36,47 @@ var anyRow = map[string]string{
 	"TakeMetrics":           "counts all",
 }
 
+// anyOrder are the statements that read all rows of a condition to choose some of them, and why.
+var anyOrder = map[string]string{
+	"ListLateExecutions": "chooses at random, because the oldest may be those that the database refuses",
+}
+
 // A plan that is made while a table is empty is kept for the next burst, and all indexes cost it the
 // same. One that reads a whole index for each row makes a burst quadratic: measured, 150 to 700 µs
-// an execution in place of 90. So each statement finds rows by the first column of an index.
+// an execution in place of 90. So each statement finds rows by the first column of an index. And
+// where it wants the first rows of a backlog, it reads them in the order of an index.
 func TestPlansOfEmptyTables(t *testing.T) {
 	t.Parallel()
-	const fill = `SET session_replication_role = replica;
-		INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at)
-		SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, now(), 'scheduled', 'http', 1, 1000, now(), now() FROM generate_series(1, 20000);`
+	const (
+		fill = `SET session_replication_role = replica;
+			INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, pooled, available_at, sweep_at)
+			SELECT gen_random_uuid(), gen_random_uuid(), gen_random_uuid(), 1, now(), 'scheduled', 'http', 1, 1000, true, now(), now() FROM generate_series(1, 20000);`
+		leave = "DELETE FROM active_executions WHERE ctid < (SELECT ctid FROM active_executions ORDER BY ctid DESC OFFSET %d LIMIT 1)"
+	)
 	for state, before := range map[string]string{
 		"never used":         "",
 		"used and vacuumed":  fill + "DELETE FROM active_executions",
-		"with an entry left": fill + "DELETE FROM active_executions WHERE ctid <> (SELECT max(ctid) FROM active_executions)",
+		"with an entry left": fill + fmt.Sprintf(leave, 0),
+		"with 5 left":        fill + fmt.Sprintf(leave, 4),
+		"with 20 left":       fill + fmt.Sprintf(leave, 19),
 	} {
 		t.Run(state, func(t *testing.T) {
 			t.Parallel()
 			admin := connect(t, pgtest.New(t).AdminURL)
 			exec(t, admin, before)
 			exec(t, admin, "VACUUM (ANALYZE)")
-			exec(t, admin, "SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan")
+			exec(t, admin, "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan")
 			first := firstColumns(t, admin)
 			for name, statement := range statements(t) {
-				for _, whole := range wholeIndexes(explain(t, admin, statement), first, anyRow[name] != "", false) {
+				plan := explain(t, admin, statement)
+				for _, whole := range wholeIndexes(plan, first, anyRow[name] != "", false) {
 					t.Errorf("%s: %s", name, whole)
+				}
+				if anyOrder[name] != "" {
+					continue
+				}
+				for _, sorted := range sortsForFirst(plan, false) {
+					t.Errorf("%s: %s", name, sorted)
 				}
 			}
 		})
@@ -67,11 +85,12 @@ func TestPlansOfEmptyTables(t *testing.T) {
 
 // indexStep is a step of a plan, with the steps below it.
 type indexStep struct {
-	Type   string      `json:"Node Type"`
-	Index  string      `json:"Index Name"`
-	Cond   string      `json:"Index Cond"`
-	Parent string      `json:"Parent Relationship"`
-	Plans  []indexStep `json:"Plans"`
+	Type     string      `json:"Node Type"`
+	Relation string      `json:"Relation Name"`
+	Index    string      `json:"Index Name"`
+	Cond     string      `json:"Index Cond"`
+	Parent   string      `json:"Parent Relationship"`
+	Plans    []indexStep `json:"Plans"`
 }
 
 // wholeIndexes tells the steps that read an index without a condition on its first column. A
@@ -84,6 +103,18 @@ func wholeIndexes(step indexStep, first map[string]string, may, perRow bool) (fo
 	for _, below := range step.Plans {
 		repeated := perRow || below.Parent == "SubPlan" || below.Parent == "Inner" && step.Type == "Nested Loop"
 		found = append(found, wholeIndexes(below, first, may, repeated && below.Parent != "InitPlan")...)
+	}
+	return found
+}
+
+// sortsForFirst tells the steps that read all rows of a condition and sort them, where only the
+// first ones are wanted.
+func sortsForFirst(step indexStep, limited bool) (found []string) {
+	for _, below := range step.Plans {
+		if limited && step.Type == "Sort" && slices.Contains(turningOver, below.Relation) {
+			found = append(found, fmt.Sprintf("sorts what it reads of %s (%s%s), for the first of it", below.Relation, below.Index, below.Cond))
+		}
+		found = append(found, sortsForFirst(below, step.Type == "Limit" || limited && step.Type == "LockRows")...)
 	}
 	return found
 }

@@ -23,7 +23,7 @@ func TestSessionsAreSetUp(t *testing.T) {
 	database := pgtest.New(t)
 	admin := connect(t, database.AdminURL)
 	for name, value := range map[string]string{
-		"jit": "on", "enable_seqscan": "on", "statement_timeout": "0", "lock_timeout": "0",
+		"jit": "on", "enable_seqscan": "on", "enable_bitmapscan": "on", "statement_timeout": "0", "lock_timeout": "0",
 		"default_transaction_isolation": "'serializable'", "idle_in_transaction_session_timeout": "0",
 		"plan_cache_mode": "auto",
 	} {
@@ -33,13 +33,13 @@ func TestSessionsAreSetUp(t *testing.T) {
 		"jit": "off", "statement_timeout": "5s", "lock_timeout": "4s",
 		"default_transaction_isolation": "read committed", "idle_in_transaction_session_timeout": "5s", "application_name": "test",
 	}
-	for role, its := range map[postgres.Role][2]string{postgres.API: {"on", "auto"}, postgres.Engine: {"off", "force_generic_plan"}} {
+	for role, its := range map[postgres.Role][3]string{postgres.API: {"on", "on", "auto"}, postgres.Engine: {"off", "off", "force_generic_plan"}} {
 		d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: role, Name: "test", MaxConns: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer d.Close()
-		both["role"], both["enable_seqscan"], both["plan_cache_mode"] = string(role), its[0], its[1]
+		both["role"], both["enable_seqscan"], both["enable_bitmapscan"], both["plan_cache_mode"] = string(role), its[0], its[1], its[2]
 		for name, want := range both {
 			var got string
 			if err := d.Pool().QueryRow(t.Context(), "SELECT current_setting($1)", name).Scan(&got); err != nil || got != want {
