@@ -104,13 +104,12 @@ func (c Config) session() []sessionSetting {
 		// 2 s for a look that takes 3 ms. A table without the index costs 1e10
 		// then, which is what a server compiles for that does so by default.
 		settings = append(settings, sessionSetting{"enable_seqscan", "off"})
+		// For five rows a bitmap and a sort seem as cheap as an index that has the order. Until
+		// autovacuum analyses a table that has grown, PostgreSQL plans for those five: measured,
+		// 150 ms for a poll that takes 2 ms, because it read and sorted all of a backlog.
+		settings = append(settings, sessionSetting{"enable_bitmapscan", "off"})
 	}
 	if c.Role == Engine && !c.Pooled {
-		// A plan that was made while five rows were left reads all rows of a backlog by a
-		// bitmap and sorts them for the first 256: measured, 150 ms for a poll that takes 2 ms.
-		// Without bitmaps it reads the index in its order. A plan that is not kept knows how
-		// many rows there are.
-		settings = append(settings, sessionSetting{"enable_bitmapscan", "off"})
 		// One plan for all calls of a statement. Otherwise PostgreSQL plans the first five
 		// calls of each connection, and goes on planning each call where it judges the
 		// kept plan to be dearer (measured with 50 executions a second: plans took 1.6 ms
