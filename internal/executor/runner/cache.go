@@ -55,11 +55,15 @@ func newCache(config Config) *cache {
 	if config.CacheDir == "" {
 		return c
 	}
-	if err := private(config.CacheDir); err != nil {
+	root, err := filepath.Abs(config.CacheDir) // runners work in another directory
+	if err == nil {
+		err = private(root)
+	}
+	if err != nil {
 		c.log.Warn("compiled code is not kept: each runner compiles anew", "folder", config.CacheDir, "error", err)
 		return c
 	}
-	c.root = config.CacheDir
+	c.root = root
 	return c
 }
 

@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +66,21 @@ func TestModules(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The processes of runners work elsewhere than the one that starts them. A folder that was given
+// without its whole path keeps compiled code all the same, as that of standalone does.
+func TestCacheBelowTheWorkingDirectory(t *testing.T) {
+	t.Chdir(t.TempDir())
+	pool := runner.New(runner.Config{Memory: moduleMemory + 32<<20, CacheDir: filepath.Join("data", "runners"), StartTime: ample, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	defer pool.Close()
+	echo := program(wasmtest.Echo())
+	if end, err := pool.Run(within(t, ample), uuid.UUID{1}, echo, wire.Task{Input: json.RawMessage(`{}`)}, &host{}); err != nil || end.Failure != nil {
+		t.Fatal(end.Failure, err)
+	}
+	if _, err := os.Stat(filepath.Join("data", "runners", echo.Key)); err != nil {
+		t.Errorf("nothing was kept: %v", err)
 	}
 }
 
