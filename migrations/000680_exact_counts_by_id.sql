@@ -1,15 +1,17 @@
 -- An exact count reads the executions that are claimed, and no others of their tenant.
 
 -- +goose Up
--- start_runs for executions of tenants of which it holds all shards that start runs.
--- Nothing that is being cancelled starts. Of the rest those start that fit, most urgent
--- and then oldest first; the others leave a mark, so that a statement that ends a run
--- looks for the next. A key is taken by inserting it: its primary key decides, and nobody
--- waits for it, because a statement that writes a key holds these shards.
+-- Counts executions as running as far as the limits of their tenants allow, and returns those
+-- that may start. start_runs calls it for tenants that it counts exactly: it has locked their
+-- shards before, so no other call changes their counts meanwhile.
+-- Nothing that is being cancelled starts. Of the rest those start that fit, most urgent first,
+-- then oldest. Where some do not fit, their tenant is marked: a statement that ends one of its
+-- runs then looks for the next. A key is taken by inserting it, and its primary key decides.
+-- Nobody waits for it, because a statement that writes a key has these shards locked.
 -- The executions are read by their ids before they are joined to their tenants. The function
--- before this one left the order to PostgreSQL. In a session that planned it while the table was
--- empty, each claim of 256 executions walked the index of all that wait of their tenant: 140 ms
--- where 100,000 waited, until the table was analysed.
+-- before this one left the order to PostgreSQL. Where a session had planned it while the table
+-- was empty, each claim of 256 executions walked the index of all executions of their tenant. With
+-- 100,000 of them that took 140 ms, and lasted until the table was analysed.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION start_some_runs(ids uuid[], default_max integer, at timestamptz, own smallint) RETURNS SETOF uuid
     LANGUAGE plpgsql VOLATILE ROWS 64 SET search_path = pg_catalog, public, pg_temp SET plan_cache_mode = force_generic_plan

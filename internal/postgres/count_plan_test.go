@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
@@ -85,7 +86,7 @@ func TestExactCountsReadWhatIsClaimed(t *testing.T) {
 	insert()
 	exec(t, admin, "DELETE FROM active_executions WHERE ctid <> (SELECT max(ctid) FROM active_executions)")
 	exec(t, admin, "VACUUM (ANALYZE) active_executions")
-	exec(t, session, "SET ROLE scheduler_engine; SET enable_seqscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan")
+	exec(t, session, "SET ROLE scheduler_engine;"+postgres.EnginePlans())
 	exec(t, session, "SELECT count(*) FROM start_some_runs(ARRAY[gen_random_uuid()], 100, now(), 0::smallint)") // makes the plans that are kept
 	insert()
 	var ids []uuid.UUID

@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
@@ -65,7 +66,7 @@ func TestPlansOfEmptyTables(t *testing.T) {
 			admin := connect(t, pgtest.New(t).AdminURL)
 			exec(t, admin, before)
 			exec(t, admin, "VACUUM (ANALYZE)")
-			exec(t, admin, "SET enable_seqscan = off; SET enable_bitmapscan = off; SET jit = off; SET plan_cache_mode = force_generic_plan")
+			exec(t, admin, postgres.EnginePlans())
 			first := firstColumns(t, admin)
 			for name, statement := range statements(t) {
 				plan := explain(t, admin, statement)

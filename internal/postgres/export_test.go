@@ -4,6 +4,7 @@ import (
 	"context"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -16,3 +17,14 @@ func MigrateFiles(ctx context.Context, ownerURL string, files fs.FS, log *slog.L
 
 // Row asks within a transaction.
 func (tx *Tx) Row(ctx context.Context, sql string) pgx.Row { return tx.through.QueryRow(ctx, sql) }
+
+// EnginePlans sets what decides about plans in the sessions of promoters and workers.
+func EnginePlans() string {
+	var text strings.Builder
+	for _, s := range (Config{Role: Engine}).session() {
+		if strings.HasPrefix(s.name, "enable_") || s.name == "plan_cache_mode" || s.name == "jit" {
+			text.WriteString("SET " + s.name + " = '" + s.value + "';")
+		}
+	}
+	return text.String()
+}
