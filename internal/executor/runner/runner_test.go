@@ -116,7 +116,7 @@ func TestScripts(t *testing.T) {
 		{name: "a promise", source: `export default async ({parameters: {n}}) => ({n: await n})`, result: `{"n":20}`},
 		{name: "nothing", source: `export default () => {}`},
 		{name: "console", source: "export default () => { console.log('a', {b: 1}); console.warn(new Error('c').message) }", said: "a {\"b\":1}\nwarn: c\n"},
-		{name: "timers", source: `export default () => new Promise((ok) => { setTimeout(() => ok('late'), 30); setTimeout(() => console.log('first'), 1) })`, result: `"late"`, said: "first\n"},
+		{name: "timers", source: `export default () => new Promise((ok) => { setTimeout(() => ok('in an hour'), 3_600_000); setTimeout(() => { console.log('first'); setTimeout(() => ok('second'), 1) }, 1) })`, result: `"second"`, said: "first\n"},
 		{name: "thrown", source: "export default () => { throw new RangeError('no such day') }", failure: "thrown RangeError: no such day"},
 		{name: "thrown text", source: "export default () => { throw 'no' }", failure: "thrown no"},
 		{name: "rejected", source: "export default async () => { await null; null.x }", failure: "thrown TypeError: cannot read property 'x' of null"},
