@@ -1,6 +1,9 @@
 package maintenance
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // CountPage counts the next rows only, as where a pass ends after them.
 func (m *Maintainer) CountPage(ctx context.Context) error {
@@ -8,3 +11,9 @@ func (m *Maintainer) CountPage(ctx context.Context) error {
 	_, err := m.countPage(ctx)
 	return err
 }
+
+// CountRest is how long the counting rests since it ended.
+func (m *Maintainer) CountRest() time.Duration { return m.counting.rest }
+
+// RestCounting lets it rest for so long.
+func (m *Maintainer) RestCounting(rest time.Duration) { m.counting.rest = rest }

@@ -144,6 +144,9 @@ func (m *Maintainer) calledPasses() []loop.Pass {
 			return err
 		}},
 		{Name: countPass, Every: loop.Uncalled, Leased: true, Do: func(ctx context.Context, _ *loop.Turn) error {
+			if m.counting.rests() {
+				return nil
+			}
 			_, err := m.CountWaiting(ctx)
 			return err
 		}},

@@ -2,6 +2,7 @@ package maintenance_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,7 +12,10 @@ import (
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/loop"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
 // waiting inserts executions; sql answers rows of an id, a tenant, a job, a scheduled
@@ -142,6 +146,57 @@ func TestCountsReadNoMoreThanAPage(t *testing.T) {
 		})
 		if read != page || touched > 10*page {
 			t.Errorf("%s: %v rows are read and %v touched for %d", name, read, touched, page)
+		}
+	}
+}
+
+// Where nobody is near a limit, a round is left alone for a while. Its numbers stay meanwhile.
+func TestCountsRestWhereNobodyIsNearALimit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.waiting(t, `SELECT gen_random_uuid(), '`+b.who.TenantID.String()+`'::uuid, md5('job' || i % 2)::uuid, now(), 'pending' FROM generate_series(1, 2000) i`)
+	var most tenant.Backlog
+	m := b.anotherMaintainer(func(c *maintenance.Config) { c.Backlog = func() tenant.Backlog { return most } })
+	for _, test := range []struct {
+		name  string
+		most  tenant.Backlog
+		own   string
+		rests bool
+	}{
+		{"without limits", tenant.Backlog{}, "NULL", true},
+		{"of a tenant, far", tenant.Backlog{Max: 4001}, "NULL", true},
+		{"of a tenant, near", tenant.Backlog{Max: 4000}, "NULL", false},
+		{"of a job, far", tenant.Backlog{MaxPerJob: 2001}, "NULL", true},
+		{"of a job, near", tenant.Backlog{MaxPerJob: 2000}, "NULL", false},
+		{"of the tenant's own, near", tenant.Backlog{MaxPerJob: 9000}, "2000", false},
+		{"far again", tenant.Backlog{MaxPerJob: 9000}, "9000", true},
+	} {
+		exec(t, b.database.AdminURL, "UPDATE tenants SET max_waiting_per_job = "+test.own)
+		most = test.most
+		for all := false; !all; {
+			var err error
+			if all, err = m.CountWaiting(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if rest := m.CountRest(); rest > 0 != test.rests || rest > 5*time.Second {
+			t.Errorf("%s: rests for %s", test.name, rest)
+		}
+	}
+
+	passes := m.Passes()
+	count := passes[slices.IndexFunc(passes, func(p loop.Pass) bool { return p.Name == "count-waiting" })]
+	exec(t, b.database.AdminURL, "DELETE FROM active_executions")
+	for _, test := range []struct {
+		rest time.Duration
+		kept int
+	}{{time.Hour, 3}, {0, 0}} {
+		m.RestCounting(test.rest)
+		if err := count.Do(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if n := b.number(t, "SELECT count(*) FROM waiting_counts"); n != test.kept {
+			t.Errorf("with a rest of %s %d numbers are kept, want %d", test.rest, n, test.kept)
 		}
 	}
 }
