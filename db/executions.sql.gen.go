@@ -22,6 +22,7 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        coalesce((SELECT p.message FROM execution_progress p WHERE p.tenant_id = $1 AND p.execution_id = s.id), '')::text AS progress_message
 FROM executions s
 WHERE s.tenant_id = $1 AND s.id = $2 AND scheduled_at >= $3::timestamptz AND scheduled_at < $4::timestamptz
+LIMIT 1
 `
 
 type GetExecutionParams struct {
@@ -74,7 +75,8 @@ type GetExecutionRow struct {
 }
 
 // One view over active and finished executions.
-// The id holds the scheduled time in milliseconds: the range reads one partition.
+// The id holds the scheduled time in milliseconds: the range reads one partition. Thousands may be of that
+// millisecond: the primary key leads to the one, and the limit ends the search there.
 // Only a retry repeats another execution, so only for one is retry_of looked up, here and in the lists.
 func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (GetExecutionRow, error) {
 	row := q.db.QueryRow(ctx, GetExecution,

@@ -89,7 +89,7 @@ FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::uuid[]) AS tenant_id, unnest($
              unnest($6::text[]) AS job_type, unnest($7::smallint[]) AS priority, unnest($8::text[]) AS reason, unnest($9::text[]) AS status,
              unnest($10::bigint[]) AS missed_count, unnest($11::timestamptz[]) AS missed_until) u,
      (SELECT coalesce($12::timestamptz, now()) AS at) n
-ON CONFLICT (id, scheduled_at) DO NOTHING
+ON CONFLICT DO NOTHING
 `
 
 type InsertSkippedExecutionsParams struct {

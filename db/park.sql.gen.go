@@ -323,7 +323,7 @@ recorded AS (
            CASE WHEN l.verdict = 'failed' THEN nullif($8::text, '') END, CASE WHEN l.verdict = 'failed' THEN nullif($9::text, '') END,
            nullif($10::real, 0), nullif($11::bigint, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+    ON CONFLICT DO NOTHING
 ),
 again AS (
     UPDATE active_executions e SET

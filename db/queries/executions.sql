@@ -1,6 +1,7 @@
 -- name: GetExecution :one
 -- One view over active and finished executions.
--- The id holds the scheduled time in milliseconds: the range reads one partition.
+-- The id holds the scheduled time in milliseconds: the range reads one partition. Thousands may be of that
+-- millisecond: the primary key leads to the one, and the limit ends the search there.
 -- Only a retry repeats another execution, so only for one is retry_of looked up, here and in the lists.
 SELECT s.*,
        coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
@@ -9,7 +10,8 @@ SELECT s.*,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
        coalesce((SELECT p.message FROM execution_progress p WHERE p.tenant_id = @tenant_id AND p.execution_id = s.id), '')::text AS progress_message
 FROM executions s
-WHERE s.tenant_id = @tenant_id AND s.id = @id AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz;
+WHERE s.tenant_id = @tenant_id AND s.id = @id AND scheduled_at >= @from_at::timestamptz AND scheduled_at < @to_at::timestamptz
+LIMIT 1;
 
 -- name: ListNewestExecutions :many
 -- ListExecutions of the newest window, without filters. It has one plan for all calls

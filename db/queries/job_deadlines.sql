@@ -49,7 +49,11 @@ LEFT JOIN LATERAL (
         SELECT h.id, h.scheduled_at, h.status, coalesce(h.missed_count, 1) FROM job_executions h
         WHERE h.job_id = k.job_id AND h.scheduled_at > k.from_at AND h.scheduled_at <= e.to_at AND h.trigger_type = 'scheduled'
           AND (h.status <> 'completed' OR h.completed_at > h.scheduled_at + k.within)
-          AND NOT EXISTS (SELECT 1 FROM execution_retries r JOIN job_executions o ON o.id = r.execution_id AND o.scheduled_at >= h.scheduled_at
+          -- The repetition is found by the scheduled time in its id, 48 bits of milliseconds.
+          AND NOT EXISTS (SELECT 1 FROM execution_retries r
+                          CROSS JOIN LATERAL (SELECT to_timestamp(('x' || translate(left(r.execution_id::text, 13), '-', ''))::bit(48)::bigint / 1000.0) AS at) i
+                          JOIN job_executions o ON o.tenant_id = h.tenant_id AND o.job_id = h.job_id AND o.id = r.execution_id
+                                               AND o.scheduled_at >= i.at AND o.scheduled_at < i.at + interval '1 millisecond'
                           WHERE r.retry_of = h.id AND o.status = 'completed' AND o.completed_at <= h.scheduled_at + k.within)
         UNION ALL
         SELECT NULL, k.next_execution_at, 'unpromoted', 1 WHERE k.status = 'active' AND k.next_execution_at > k.from_at AND k.next_execution_at <= e.to_at

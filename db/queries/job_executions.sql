@@ -10,7 +10,7 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@tenant_ids::uuid[]) AS tenant_i
              unnest(@job_types::text[]) AS job_type, unnest(@priorities::smallint[]) AS priority, unnest(@reasons::text[]) AS reason, unnest(@statuses::text[]) AS status,
              unnest(@missed_counts::bigint[]) AS missed_count, unnest(@missed_until::timestamptz[]) AS missed_until) u,
      (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at) n
-ON CONFLICT (id, scheduled_at) DO NOTHING;
+ON CONFLICT DO NOTHING;
 
 -- name: MakePartition :one
 -- Cross-tenant: maintenance of partitions. Returns when the new partition ends. Returns

@@ -124,7 +124,7 @@ recorded AS (
            CASE WHEN l.verdict = 'failed' THEN nullif(@error_message::text, '') END, CASE WHEN l.verdict = 'failed' THEN nullif(@error_stack::text, '') END,
            nullif(@memory_mb::real, 0), nullif(@cpu_ms::bigint, 0), CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM locked l, clock WHERE l.verdict <> 'retrying'
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+    ON CONFLICT DO NOTHING
 ),
 again AS (
     UPDATE active_executions e SET

@@ -46,7 +46,7 @@ recorded AS (
                 ELSE 'the run passed its deadline and its worker did not end it' END,
            CASE WHEN l.verdict = 'cancelled' THEN coalesce(l.cancelled_by, '') ELSE '' END, l.created_at
     FROM lost l, clock WHERE l.verdict <> 'pending'
-    ON CONFLICT (id, scheduled_at) DO NOTHING
+    ON CONFLICT DO NOTHING
 ),
 again AS (
     UPDATE active_executions e SET

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
@@ -211,6 +212,37 @@ func used(plan pgtest.PlanNode) (u use) {
 	slices.Sort(u.partitions)
 	u.partitions = slices.Compact(u.partitions)
 	return u
+}
+
+// Many executions of a tenant may be of one moment, and so of one millisecond in their ids. One of them is found
+// without the others.
+func TestOneOfManyOfItsMoment(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	conn, err := pgx.Connect(t.Context(), database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(t.Context())) })
+	tenantID, at, lowest := uuid.New(), clock.Now().Truncate(time.Second), uuid.UUID{1}
+	if _, err := conn.Exec(t.Context(), `INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, attempt, max_attempts, completed_at, created_at)
+		SELECT CASE WHEN n = 1 THEN $3::uuid ELSE overlay(gen_random_uuid()::text PLACING 'ff' FROM 1)::uuid END, $2::timestamptz - greatest(0, n - 10000) * interval '1 s', $1, gen_random_uuid(),
+			1, 'scheduled', 'http', 'completed', 1, 1, now(), now()
+		FROM generate_series(1, 20000) n`, tenantID, at, lowest); err != nil {
+		t.Fatal(err)
+	}
+	for _, sql := range []string{"VACUUM ANALYZE job_executions", "SET ROLE scheduler_api"} {
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	plan := pgtest.Explain(t, conn, "force_generic_plan", tenantID, func(ctx context.Context, s *pgtest.Statement) error {
+		_, err := db.New(s).GetExecution(ctx, db.GetExecutionParams{TenantID: tenantID, ID: lowest, FromAt: at, ToAt: at.Add(time.Millisecond)})
+		return err
+	})
+	if got := plan.Buffers(); got > 30 {
+		t.Errorf("it read %.0f pages", got)
+	}
 }
 
 // history fills three months with runs of two tenants, of which few failed.

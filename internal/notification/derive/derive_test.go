@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/notification"
 	"github.com/scheduler-service/scheduler/internal/notification/derive"
@@ -89,9 +90,10 @@ func (b *bundle) wants(tenant uuid.UUID, events string, more ...string) uuid.UUI
 // ended records an execution of a job that ended so long ago.
 func (b *bundle) ended(tenant, job uuid.UUID, ago time.Duration, status string) {
 	b.t.Helper()
+	at := clock.Now().Add(-ago)
 	b.exec(`INSERT INTO job_executions (id, scheduled_at, tenant_id, job_id, job_version, trigger_type, job_type, status, error_type, error_message, reason, attempt, duration_us, completed_at, created_at)
-		VALUES (gen_random_uuid(), now() - $3::interval, $1, $2, 1, 'scheduled', 'http', $4, CASE WHEN $4 = 'failed' THEN 'TIMEOUT' END, 'it broke', 'because', 1, 1500, now() - $3::interval, now())`,
-		tenant, job, ago, status)
+		VALUES ($5, $3, $1, $2, 1, 'scheduled', 'http', $4, CASE WHEN $4 = 'failed' THEN 'TIMEOUT' END, 'it broke', 'because', 1, 1500, $3, now())`,
+		tenant, job, at, status, execution.ScheduledID(job, at))
 }
 
 func (b *bundle) pass() derive.Report {

@@ -227,7 +227,7 @@ func (t *tables) ended(id uuid.UUID, at time.Time) bool {
 	return slices.ContainsFunc(t.finished, func(o finishedRow) bool { return o.ID == id && o.At.Equal(at) })
 }
 
-// record adds to the history, ON CONFLICT (id, scheduled_at) DO NOTHING.
+// record adds to the history, ON CONFLICT DO NOTHING.
 func (t *tables) record(o finishedRow) {
 	if !t.ended(o.ID, o.At) {
 		t.finished = append(t.finished, o)
