@@ -28,12 +28,15 @@ type Task struct {
 	do    func(context.Context, Order) error
 }
 
+var errNoOwner = errors.New("DATABASE_OWNER_URL: is not set; only the owner of the schema can migrate it")
+
 // Tasks are what cmd/migrate can do beside migrating, in the order of its help.
 func Tasks() []Task {
 	return []Task{
 		{Name: "create-tenant", Args: "NAME [ID]", About: "make a tenant and print its id", do: createTenant},
 		{Name: "mint-token", Args: "ROLE TENANT_ID [HOURS]", About: "sign a token with JWT_SECRET and print it", do: mintToken},
 		{Name: "rotate-secrets", About: "seal every secret with the first key of SECRETS_KEYS", do: rotateSecrets},
+		{Name: "index-history", About: "give an older installation's history the index of a new one, while the processes work", do: indexHistory},
 		{Name: "verify-audit", Args: "[ANCHORS]", About: "follow the audit log and print its anchors", do: verifyAudit},
 	}
 }
@@ -58,7 +61,7 @@ func Administer(ctx context.Context, o Order, args []string) error {
 // processes' roles.
 func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 	if c.OwnerURL.IsZero() {
-		return errors.New("DATABASE_OWNER_URL: is not set; only the owner of the schema can migrate it")
+		return errNoOwner
 	}
 	owner := c.OwnerURL.Reveal()
 	applied, err := postgres.Migrate(ctx, owner, log)
@@ -75,5 +78,17 @@ func Migrate(ctx context.Context, c config.Migrate, log *slog.Logger) error {
 		}
 	}
 	log.InfoContext(ctx, "the schema is up to date", "migrations_applied", applied, "partitions_made", made)
+	return nil
+}
+
+func indexHistory(ctx context.Context, o Order) error {
+	if o.Config.OwnerURL.IsZero() {
+		return errNoOwner
+	}
+	done, err := postgres.IndexHistory(ctx, o.Config.OwnerURL.Reveal(), o.Log)
+	if err != nil {
+		return err
+	}
+	o.Log.InfoContext(ctx, "the history has the index of a new installation", "changed", done)
 	return nil
 }

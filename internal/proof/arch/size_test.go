@@ -35,7 +35,7 @@ var larger = map[string]struct {
 	reason   string
 }{
 	"config":    {18, "each process, and each thing that several of them read, is a value of its own, and so is a setting that changes"},
-	"postgres":  {19, "the one door to the database: its pool, its roles, its schema, its errors"},
+	"postgres":  {20, "the one door to the database: its pool, its roles, its schema, its errors"},
 	"dispatch":  {36, "each act of the protocol has its own input and outcome, and several packages hand them on"},
 	"secret":    {25, "named secrets, the references to them, who may make some, and the credentials of definitions meet in one attempt and one mask"},
 	"execution": {20, "the run of a job is the product's other central noun: its states, its attempts, its ids"},

@@ -227,6 +227,7 @@ var sqlInGo = map[string]string{
 	"internal/postgres/server.go":              "asks for the server's settings, in a catalogue that sqlc does not know",
 	"internal/postgres/migrate.go":             "asks for the schema's version, whatever the schema",
 	"internal/postgres/migrate_wait.go":        "watches a migration, whatever the schema",
+	"internal/postgres/history_key.go":         "changes indexes one partition at a time, which no migration can",
 	"internal/postgres/login.go":               "makes the login role, whatever the schema",
 	"internal/proof/chaos/store.go":            "compares the records of all tenants with what the targets saw, on a database of its own",
 	"internal/proof/chaos/store_server.go":     "promotes standbys, of servers of its own, refuses rows and plants backlogs",
