@@ -217,7 +217,7 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 		if shot.byKey, err = keyCounts(ctx, conn); err != nil {
 			return err
 		}
-		return conn.QueryRow(ctx, "SELECT count(*) FROM active_executions JOIN job_executions USING (id)").Scan(&shot.both)
+		return conn.QueryRow(ctx, "SELECT count(*) FROM active_executions JOIN job_executions USING (tenant_id, scheduled_at, id)").Scan(&shot.both)
 	})
 	return shot, err
 }
