@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -14,6 +15,14 @@ import (
 )
 
 const historyKey = "SELECT count(*) FROM pg_constraint WHERE conrelid = 'job_executions'::regclass AND contype = 'p' AND pg_get_constraintdef(oid) = 'PRIMARY KEY (tenant_id, scheduled_at, id)'"
+
+// acts does something with what is logged, before it goes on.
+type acts func(slog.Record)
+
+func (a acts) Enabled(context.Context, slog.Level) bool           { return true }
+func (a acts) Handle(_ context.Context, record slog.Record) error { a(record); return nil }
+func (a acts) WithAttrs([]slog.Attr) slog.Handler                 { return a }
+func (a acts) WithGroup(string) slog.Handler                      { return a }
 
 // An installation that has executions keeps the key that processes of the version before name, until somebody
 // says that they are gone. Then it has what a new one has.
@@ -36,41 +45,25 @@ func TestTheHistoryOfAnOlderInstallationGetsItsKey(t *testing.T) {
 		EXECUTE (SELECT format('CREATE UNIQUE INDEX %I ON %s (id)', p.relid::regclass || '_key', p.relid::regclass) FROM pg_partition_tree('job_executions') p WHERE p.isleaf LIMIT 1);
 		UPDATE pg_index SET indisvalid = false WHERE indexrelid::regclass::text LIKE '%\_key';
 		END $$`)
-	holder := connect(t, grown.AdminURL)
-	type end struct {
-		done bool
-		err  error
-	}
-	logged, ended := make(records), make(chan end, 1)
-	go func() {
-		done, err := postgres.IndexHistory(t.Context(), grown.OwnerURL, slog.New(logged))
-		ended <- end{done, err}
-	}()
-	for builds, waits := 0, false; !waits; {
-		select {
-		case record := <-logged:
-			switch waits = strings.Contains(record.Message, "waits for a lock"); {
-			case waits:
+	holder, builds, waits := connect(t, grown.AdminURL), 0, 0
+	done, err := postgres.IndexHistory(t.Context(), grown.OwnerURL, slog.New(acts(func(record slog.Record) {
+		switch {
+		case strings.Contains(record.Message, "waits for a lock"):
+			if waits++; waits == 1 {
 				exec(t, holder, "COMMIT")
-			case builds == 0: // it knows the partitions by now, and not this one
-				exec(t, admin, "SELECT make_job_executions_partition(now() + interval '4 months', 'day')")
-			case strings.HasPrefix(attributes(record)["partition"], "job_executions_d"):
-				exec(t, holder, "BEGIN")
-				exec(t, holder, "LOCK TABLE ONLY job_executions IN ACCESS SHARE MODE") // as who reads
 			}
-			builds++
-		case e := <-ended:
-			t.Fatalf("it ended while the history was read: %+v", e)
+			return
+		case builds == 0: // it knows the partitions by now, and not this one
+			exec(t, admin, "SELECT make_job_executions_partition(now() + interval '4 months', 'day')")
+		case strings.HasPrefix(attributes(record)["partition"], "job_executions_d"):
+			exec(t, holder, "BEGIN")
+			exec(t, holder, "LOCK TABLE ONLY job_executions IN ACCESS SHARE MODE") // as who reads
 		}
+		builds++
+	})))
+	if !done || err != nil || builds < 2 || waits == 0 {
+		t.Fatalf("done %v after %d builds and %d waits: %v", done, builds, waits, err)
 	}
-	go func() {
-		for range logged { // it may try again before the lock is free
-		}
-	}()
-	if e := <-ended; !e.done || e.err != nil {
-		t.Fatalf("%+v", e)
-	}
-	close(logged)
 	if diff := cmp.Diff(catalogueOf(t, made), catalogueOf(t, grown)); diff != "" {
 		t.Errorf("the schema is not that of a new installation (-new +this):\n%s", diff)
 	}
