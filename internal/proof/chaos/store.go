@@ -217,7 +217,18 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 		if shot.byKey, err = keyCounts(ctx, conn); err != nil {
 			return err
 		}
-		return conn.QueryRow(ctx, "SELECT count(*) FROM active_executions JOIN job_executions USING (tenant_id, scheduled_at, id)").Scan(&shot.both)
+		// Read later: what was finished before cannot be active now.
+		found, err = conn.Query(ctx, "SELECT id FROM active_executions")
+		if err != nil {
+			return err
+		}
+		_, err = pgx.ForEachRow(found, []any{&id}, func() error {
+			if _, finished := shot.finished[id]; finished {
+				shot.both++
+			}
+			return nil
+		})
+		return err
 	})
 	return shot, err
 }
