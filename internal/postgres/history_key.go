@@ -9,10 +9,6 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// historyTries is how often IndexHistory begins again: when it did not get its lock, or
-// when a partition was made meanwhile.
-const historyTries = migrationTries
-
 // The statements of IndexHistory.
 const (
 	// onlyOne lets one session at a time do it.
@@ -72,7 +68,7 @@ func IndexHistory(ctx context.Context, ownerURL string, log *slog.Logger) (done 
 				return err
 			}
 			whole, err := swapHistoryKey(ctx, conn)
-			if whole || err != nil && (!lostRace(err) || tries >= historyTries) {
+			if whole || err != nil && (!lostRace(err) || tries >= migrationTries) {
 				return err
 			}
 			if err != nil {

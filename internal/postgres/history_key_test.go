@@ -1,7 +1,6 @@
 package postgres_test
 
 import (
-	"context"
 	"log/slog"
 	"strings"
 	"testing"
@@ -15,14 +14,6 @@ import (
 )
 
 const historyKey = "SELECT count(*) FROM pg_constraint WHERE conrelid = 'job_executions'::regclass AND contype = 'p' AND pg_get_constraintdef(oid) = 'PRIMARY KEY (tenant_id, scheduled_at, id)'"
-
-// acts does something with what is logged, before it goes on.
-type acts func(slog.Record)
-
-func (a acts) Enabled(context.Context, slog.Level) bool           { return true }
-func (a acts) Handle(_ context.Context, record slog.Record) error { a(record); return nil }
-func (a acts) WithAttrs([]slog.Attr) slog.Handler                 { return a }
-func (a acts) WithGroup(string) slog.Handler                      { return a }
 
 // An installation that has executions keeps the key that processes of the version before name, until somebody
 // says that they are gone. Then it has what a new one has.
@@ -46,7 +37,7 @@ func TestTheHistoryOfAnOlderInstallationGetsItsKey(t *testing.T) {
 		UPDATE pg_index SET indisvalid = false WHERE indexrelid::regclass::text LIKE '%\_key';
 		END $$`)
 	holder, builds, waits := connect(t, grown.AdminURL), 0, 0
-	done, err := postgres.IndexHistory(t.Context(), grown.OwnerURL, slog.New(acts(func(record slog.Record) {
+	done, err := postgres.IndexHistory(t.Context(), grown.OwnerURL, slog.New(handler(func(record slog.Record) {
 		switch {
 		case strings.Contains(record.Message, "waits for a lock"):
 			if waits++; waits == 1 {

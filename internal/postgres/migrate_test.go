@@ -21,13 +21,20 @@ func files(ups ...string) fstest.MapFS {
 	return folder
 }
 
-// records sends on what is logged, one by one.
+// handler is called with what is logged, one by one. The logger waits for it.
+type handler func(slog.Record)
+
+func (h handler) Enabled(context.Context, slog.Level) bool           { return true }
+func (h handler) Handle(_ context.Context, record slog.Record) error { h(record); return nil }
+func (h handler) WithAttrs([]slog.Attr) slog.Handler                 { return h }
+func (h handler) WithGroup(string) slog.Handler                      { return h }
+
+// records are what is logged, in their order.
 type records chan slog.Record
 
-func (r records) Enabled(context.Context, slog.Level) bool           { return true }
-func (r records) Handle(_ context.Context, record slog.Record) error { r <- record; return nil }
-func (r records) WithAttrs([]slog.Attr) slog.Handler                 { return r }
-func (r records) WithGroup(string) slog.Handler                      { return r }
+func (r records) log() *slog.Logger {
+	return slog.New(handler(func(record slog.Record) { r <- record }))
+}
 
 func attributes(record slog.Record) map[string]string {
 	all := map[string]string{}
@@ -54,7 +61,7 @@ func TestMigrateRepeatsWhatALockHoldsUp(t *testing.T) {
 	exec(t, holder, "SELECT * FROM hot")
 	logged, ended := make(records, 100), make(chan outcome, 1)
 	go func() {
-		n, err := postgres.MigrateFiles(t.Context(), database.OwnerURL, folder, slog.New(logged), 100)
+		n, err := postgres.MigrateFiles(t.Context(), database.OwnerURL, folder, logged.log(), 100)
 		ended <- outcome{n, err}
 	}()
 	var got map[string]string
@@ -98,7 +105,7 @@ func TestMigrateRepeatsTheVictimOfADeadlockOnly(t *testing.T) {
 			t.Parallel()
 			database := pgtest.Empty(t)
 			logged := make(records, 100)
-			n, err := postgres.MigrateFiles(t.Context(), database.OwnerURL, files("CREATE SEQUENCE tries;", fmt.Sprintf(deadlockOnce, test.code)), slog.New(logged), 3)
+			n, err := postgres.MigrateFiles(t.Context(), database.OwnerURL, files("CREATE SEQUENCE tries;", fmt.Sprintf(deadlockOnce, test.code)), logged.log(), 3)
 			if n != test.want || (err == nil) != (test.want == 2) || len(logged) != test.want-1 {
 				t.Errorf("%d applied with %d log lines: %v", n, len(logged), err)
 			}
@@ -118,7 +125,7 @@ func TestMigrateGivesUpAndSaysWhatItWaitedFor(t *testing.T) {
 	for try := 0; try < 20 && (err == nil || !strings.Contains(err.Error(), "AccessExclusiveLock")); try++ {
 		var n int
 		logged := make(records, 100)
-		n, err = postgres.MigrateFiles(t.Context(), database.OwnerURL, files("ALTER TABLE hot ADD COLUMN more int;"), slog.New(logged), 2)
+		n, err = postgres.MigrateFiles(t.Context(), database.OwnerURL, files("ALTER TABLE hot ADD COLUMN more int;"), logged.log(), 2)
 		if n != 0 || err == nil || len(logged) != 1 {
 			t.Fatalf("%d applied with %d log lines: %v", n, len(logged), err)
 		}
