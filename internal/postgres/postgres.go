@@ -16,10 +16,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
@@ -79,12 +77,8 @@ const pingAfter = 10 * time.Second
 // hour. Where a fleet had taken all sessions, a worker that started could not connect for as long.
 const idleTime = 90 * time.Second
 
-// sessionPatience is how long Open waits for a session where the server has none free, and
-// sessionAgain how long it rests after each try.
-const (
-	sessionPatience = 30 * time.Second
-	sessionAgain    = 200 * time.Millisecond
-)
+// openPatience is how long Open waits for a session where the server has none free.
+const openPatience = 30 * time.Second
 
 // Open makes a pool and checks that it can serve: the database answers, and
 // the role is not one that row-level security does not bind. Where the server has no session
@@ -128,7 +122,11 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 			Message: "at most %d requests of a tenant are served at once by each API process (the operator sets TENANT_MAX_CONNECTIONS)",
 		})
 	}
-	db.awaitSession(ctx)
+	// A process that ended instead would be started again later and later, and find no session
+	// for minutes. The checks say why there is no connection.
+	if conn, err := lend(ctx, pool, openPatience); err == nil {
+		conn.Release()
+	}
 	if c.Pooled {
 		err = db.checkLogin(ctx, c)
 	}
@@ -141,23 +139,6 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		return nil, err
 	}
 	return db, nil
-}
-
-// awaitSession asks a server that has no session free for one again. Other processes close
-// theirs soon. One that ended instead would be started again later and later, and found none
-// for minutes. The checks say why there is no connection.
-func (d *DB) awaitSession(ctx context.Context) {
-	for began := clock.Start(); ctx.Err() == nil && began.Elapsed() < sessionPatience; {
-		conn, err := d.pool.Acquire(ctx)
-		if err == nil {
-			conn.Release()
-		}
-		var full *pgconn.PgError
-		if !errors.As(err, &full) || full.Code != tooManyConnections {
-			return
-		}
-		clock.Sleep(ctx, sessionAgain)
-	}
 }
 
 // checkRole refuses a session that row-level security would not bind, and one
@@ -207,7 +188,14 @@ func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 func (d *DB) poolOf(string) *pgxpool.Pool { return d.pool }
 
 // Ping asks the database for an answer.
-func (d *DB) Ping(ctx context.Context) error { return Fault(d.pool.Ping(ctx)) }
+func (d *DB) Ping(ctx context.Context) error {
+	conn, err := lend(ctx, d.pool, sessionPatience)
+	if err != nil {
+		return Fault(err)
+	}
+	defer conn.Release()
+	return Fault(conn.Ping(ctx))
+}
 
 // Redacted is a database address without its password and parameters, for
 // messages.

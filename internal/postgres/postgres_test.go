@@ -75,16 +75,24 @@ func (r *refusals) TraceConnectEnd(_ context.Context, end pgx.TraceConnectEndDat
 	}
 }
 
-// A process that starts while all sessions are taken begins when one is free.
-func TestOpenWaitsForASession(t *testing.T) {
-	t.Parallel()
-	database := pgtest.New(t)
+// admitNone has the server refuse new sessions of a database, but for an administrator's, until
+// admit is called.
+func admitNone(t *testing.T, database *pgtest.Database) (admit func()) {
+	t.Helper()
 	admin := connect(t, database.AdminURL)
 	var name string
 	if err := admin.QueryRow(t.Context(), "SELECT quote_ident(current_database())").Scan(&name); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, admin, "ALTER DATABASE "+name+" CONNECTION LIMIT 0") // which does not bind an administrator
+	exec(t, admin, "ALTER DATABASE "+name+" CONNECTION LIMIT 0")
+	return func() { exec(t, admin, "ALTER DATABASE "+name+" CONNECTION LIMIT -1") }
+}
+
+// A process that starts while all sessions are taken begins when one is free.
+func TestOpenWaitsForASession(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	admit := admitNone(t, database)
 	refused, opened := &refusals{}, make(chan error, 1)
 	go func() {
 		d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 2, Tracer: refused})
@@ -94,9 +102,32 @@ func TestOpenWaitsForASession(t *testing.T) {
 		opened <- err
 	}()
 	until(t, "a connection is refused", func() bool { return refused.Load() > 0 || len(opened) > 0 })
-	exec(t, admin, "ALTER DATABASE "+name+" CONNECTION LIMIT -1")
+	admit()
 	if err := <-opened; err != nil {
 		t.Errorf("it did not wait: %v", err)
+	}
+}
+
+// A request that finds no session free waits for one: other processes may have taken all, and
+// those of its own process come back.
+func TestTransactionWaitsForASession(t *testing.T) {
+	t.Parallel()
+	database, refused := pgtest.New(t), &refusals{}
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 3, Tracer: refused})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	admitNone(t, database)
+	waited, asked := make(chan error, 2), refused.Load()
+	err = d.InTenant(t.Context(), uuid.New(), func(*postgres.Tx) error { // on the only session
+		go func() { waited <- d.InTenant(t.Context(), uuid.New(), func(*postgres.Tx) error { return nil }) }()
+		go func() { waited <- d.Ping(t.Context()) }()
+		until(t, "both are refused", func() bool { return refused.Load() >= asked+2 || len(waited) > 0 })
+		return nil
+	})
+	if err = errors.Join(err, <-waited, <-waited); err != nil {
+		t.Errorf("they did not wait: %v", err)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +13,35 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
+
+// sessionPatience is how long a transaction waits for a session where the server has none free:
+// as long as a request waits for a connection of its tenant.
+const sessionPatience = time.Second
+
+// A refused session is asked for again after firstRest, and then after twice as long each time
+// up to longestRest: the server makes a process of its own for each refusal.
+const (
+	firstRest   = 20 * time.Millisecond
+	longestRest = 200 * time.Millisecond
+)
+
+// lend takes a connection of a pool. Where the server has no session free it tries again until
+// patience has passed: a connection of the pool comes back, or another process closes one.
+func lend(ctx context.Context, pool *pgxpool.Pool, patience time.Duration) (*pgxpool.Conn, error) {
+	began := clock.Start()
+	for rest := firstRest; ; rest = min(2*rest, longestRest) {
+		conn, err := pool.Acquire(ctx)
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != tooManyConnections || began.Elapsed() >= patience {
+			return conn, err
+		}
+		clock.Sleep(ctx, rest)
+	}
+}
 
 // settleWithin bounds how long a new connection takes to be set up.
 const settleWithin = 5 * time.Second
