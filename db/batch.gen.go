@@ -150,6 +150,60 @@ func (b *GetExecutionBoundsBatchResults) Close() error {
 	return b.br.Close()
 }
 
+const GetJobRoom = `-- name: GetJobRoom :batchone
+SELECT t.max_jobs, c.jobs
+FROM (SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM job_counts WHERE tenant_id = $1) c
+LEFT JOIN tenants t ON t.id = $1
+`
+
+type GetJobRoomBatchResults struct {
+	br     pgx.BatchResults
+	tot    int
+	closed bool
+}
+
+type GetJobRoomRow struct {
+	MaxJobs *int32
+	Jobs    int64
+}
+
+// How many jobs a tenant may have, where it has a bound of its own, and has. The trigger of
+// scheduled_jobs counts.
+func (q *Queries) GetJobRoom(ctx context.Context, tenantID []uuid.UUID) *GetJobRoomBatchResults {
+	batch := &pgx.Batch{}
+	for _, a := range tenantID {
+		vals := []interface{}{
+			a,
+		}
+		batch.Queue(GetJobRoom, vals...)
+	}
+	br := q.db.SendBatch(ctx, batch)
+	return &GetJobRoomBatchResults{br, len(tenantID), false}
+}
+
+func (b *GetJobRoomBatchResults) QueryRow(f func(int, GetJobRoomRow, error)) {
+	defer b.br.Close()
+	for t := 0; t < b.tot; t++ {
+		var i GetJobRoomRow
+		if b.closed {
+			if f != nil {
+				f(t, i, ErrBatchAlreadyClosed)
+			}
+			continue
+		}
+		row := b.br.QueryRow()
+		err := row.Scan(&i.MaxJobs, &i.Jobs)
+		if f != nil {
+			f(t, i, err)
+		}
+	}
+}
+
+func (b *GetJobRoomBatchResults) Close() error {
+	b.closed = true
+	return b.br.Close()
+}
+
 const InsertJob = `-- name: InsertJob :batchone
 INSERT INTO scheduled_jobs (
     id, tenant_id, name, description, tags, created_by, created_at, updated_at,

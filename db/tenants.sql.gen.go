@@ -84,8 +84,7 @@ const CountJobs = `-- name: CountJobs :one
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = $1
 `
 
-// For a tenant with a bound on its jobs, by a request that holds the tenant's row:
-// each request that added jobs and counted them held it too. The trigger of scheduled_jobs counts.
+// For a tenant with a bound on its jobs, by a request that has locked the count.
 func (q *Queries) CountJobs(ctx context.Context, tenantID uuid.UUID) (int64, error) {
 	row := q.db.QueryRow(ctx, CountJobs, tenantID)
 	var column_1 int64
@@ -130,17 +129,6 @@ func (q *Queries) FreeJobs(ctx context.Context, tenantID uuid.UUID) (int64, erro
 		return 0, err
 	}
 	return result.RowsAffected(), nil
-}
-
-const GetJobBound = `-- name: GetJobBound :one
-SELECT max_jobs FROM tenants WHERE id = $1
-`
-
-func (q *Queries) GetJobBound(ctx context.Context, tenantID uuid.UUID) (*int32, error) {
-	row := q.db.QueryRow(ctx, GetJobBound, tenantID)
-	var max_jobs *int32
-	err := row.Scan(&max_jobs)
-	return max_jobs, err
 }
 
 const GetTenant = `-- name: GetTenant :one
@@ -481,6 +469,21 @@ func (q *Queries) ListTenantsToHold(ctx context.Context, batchSize int32) ([]uui
 	return items, nil
 }
 
+const LockJobCount = `-- name: LockJobCount :one
+SELECT t.id FROM tenants t, LATERAL (SELECT pg_advisory_xact_lock(hashtext('jobs of a tenant'), uuid_hash(t.id))) l
+WHERE t.id = $1 FOR NO KEY UPDATE OF t
+`
+
+// Held until the end of a transaction that adds jobs and counts them with CountJobs: it waits
+// for those that share the count, and of two at once, the second counts what the first
+// added. Processes of versions without ShareJobCount lock the tenant's row.
+func (q *Queries) LockJobCount(ctx context.Context, tenantID uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, LockJobCount, tenantID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const LockTenant = `-- name: LockTenant :one
 SELECT id FROM tenants WHERE id = $1 FOR NO KEY UPDATE
 `
@@ -737,6 +740,17 @@ type SetTenantSuspendedParams struct {
 // for those under way (trigger hold_starts). In the transaction that changes the tenant's status.
 func (q *Queries) SetTenantSuspended(ctx context.Context, arg SetTenantSuspendedParams) error {
 	_, err := q.db.Exec(ctx, SetTenantSuspended, arg.Suspended, arg.TenantID)
+	return err
+}
+
+const ShareJobCount = `-- name: ShareJobCount :exec
+SELECT pg_advisory_xact_lock_shared(hashtext('jobs of a tenant'), uuid_hash($1::uuid))
+`
+
+// By a request that adds one job of a tenant with much room, before it asks GetJobRoom: no
+// request that locks the count adds anything until this one has ended.
+func (q *Queries) ShareJobCount(ctx context.Context, tenantID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, ShareJobCount, tenantID)
 	return err
 }
 

@@ -59,12 +59,27 @@ SELECT coalesce((SELECT sum(j.jobs) FROM job_counts j WHERE j.tenant_id = sqlc.a
        (SELECT count(*) FROM secrets s WHERE s.tenant_id = sqlc.arg(tenant_id))::int AS secrets,
        (SELECT count(*) FROM api_keys k WHERE k.tenant_id = sqlc.arg(tenant_id))::int AS api_keys;
 
--- name: GetJobBound :one
-SELECT max_jobs FROM tenants WHERE id = sqlc.arg(tenant_id);
+-- name: ShareJobCount :exec
+-- By a request that adds one job of a tenant with much room, before it asks GetJobRoom: no
+-- request that locks the count adds anything until this one has ended.
+SELECT pg_advisory_xact_lock_shared(hashtext('jobs of a tenant'), uuid_hash(@tenant_id::uuid));
+
+-- name: GetJobRoom :batchone
+-- How many jobs a tenant may have, where it has a bound of its own, and has. The trigger of
+-- scheduled_jobs counts.
+SELECT t.max_jobs, c.jobs
+FROM (SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM job_counts WHERE tenant_id = @tenant_id) c
+LEFT JOIN tenants t ON t.id = @tenant_id;
+
+-- name: LockJobCount :one
+-- Held until the end of a transaction that adds jobs and counts them with CountJobs: it waits
+-- for those that share the count, and of two at once, the second counts what the first
+-- added. Processes of versions without ShareJobCount lock the tenant's row.
+SELECT t.id FROM tenants t, LATERAL (SELECT pg_advisory_xact_lock(hashtext('jobs of a tenant'), uuid_hash(t.id))) l
+WHERE t.id = sqlc.arg(tenant_id) FOR NO KEY UPDATE OF t;
 
 -- name: CountJobs :one
--- For a tenant with a bound on its jobs, by a request that holds the tenant's row:
--- each request that added jobs and counted them held it too. The trigger of scheduled_jobs counts.
+-- For a tenant with a bound on its jobs, by a request that has locked the count.
 SELECT coalesce(sum(jobs), 0)::bigint FROM job_counts WHERE tenant_id = @tenant_id;
 
 -- name: GetExecutionBounds :batchone

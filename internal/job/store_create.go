@@ -35,21 +35,28 @@ func (s *Store) CreateAll(ctx context.Context, who tenant.Actor, specs []Spec, k
 // create stores definitions and answers what is remembered of them. Without a key
 // nothing follows the definitions, which travel with the commit then.
 func create[T any](ctx context.Context, s *Store, who tenant.Actor, specs []Spec, key idempotency.Key, as func([]Job) T) (answer T, replayed bool, err error) {
-	begin, last := s.db.InTenantLed, true
+	begin := s.db.InTenantLed
 	if key.Value != "" {
-		begin, last = s.db.InTenant, false
+		begin = s.db.InTenant
 	}
-	err = begin(ctx, who.TenantID, func(tx *postgres.Tx) error {
-		store := idempotency.Store{Queries: tx.Queries}
-		answer, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (made T, err error) {
-			jobs, err := s.createAll(ctx, tx, who, creation{specs: specs, last: last})
-			if err != nil {
-				return made, err
-			}
-			return as(jobs), nil
+	once := func(c creation) error {
+		return begin(ctx, who.TenantID, func(tx *postgres.Tx) error {
+			store := idempotency.Store{Queries: tx.Queries}
+			answer, replayed, err = idempotency.Do(ctx, store, who.TenantID, key, func() (made T, err error) {
+				jobs, err := s.createAll(ctx, tx, who, c)
+				if err != nil {
+					return made, err
+				}
+				return as(jobs), nil
+			})
+			return err
 		})
-		return err
-	})
+	}
+	c := creation{specs: specs, last: key.Value == "", shared: len(specs) == 1}
+	if err = once(c); errors.Is(err, errLittleRoom) {
+		c.shared = false
+		err = once(c)
+	}
 	return answer, replayed, err
 }
 
@@ -58,6 +65,7 @@ type creation struct {
 	specs   []Spec
 	set     string // that owns them; empty: none
 	counted bool   // against the bound on jobs, by the caller
+	shared  bool   // the count of jobs is; otherwise it is locked where there is a bound
 	last    bool   // they are the last of their transaction
 }
 
@@ -66,9 +74,12 @@ type creation struct {
 // commits if the definitions are the last of their transaction.
 func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, c creation) ([]Job, error) {
 	specs := c.specs
-	bound, err := s.bound(ctx, tx, who)
+	has, err := s.room(ctx, tx, who, c.shared)
 	if err != nil {
 		return nil, err
+	}
+	if c.shared && has.little() {
+		return nil, errLittleRoom
 	}
 	params, versions, protected := make([]db.InsertJobParams, len(specs)), make([]db.InsertJobVersionParams, len(specs)), make([]secret.Protected, len(specs))
 	for i, spec := range specs {
@@ -85,8 +96,8 @@ func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 			return nil, err
 		}
 	}
-	if !c.counted {
-		if err := s.count(ctx, tx, who, bound, len(specs)); err != nil {
+	if !c.counted && !c.shared {
+		if err := s.count(ctx, tx, who, has.bound, len(specs)); err != nil {
 			return nil, err
 		}
 	}
@@ -116,27 +127,51 @@ func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 	return jobs, nil
 }
 
-// bound is how many jobs the tenant may have; 0: any number.
-func (s *Store) bound(ctx context.Context, tx *postgres.Tx, who tenant.Actor) (int, error) {
-	own, err := tx.GetJobBound(ctx, who.TenantID)
-	if err != nil && fault.KindOf(postgres.Fault(err)) != fault.NotFound {
-		return 0, fmt.Errorf("read the bound on jobs: %w", err)
+// muchRoom is how many jobs a tenant must be short of its bound for one more to be judged by
+// what others have committed. Creations that are under way cannot be as many: an API process
+// lends a tenant 16 connections at most.
+const muchRoom = 1000
+
+// errLittleRoom ends a creation that shares the count of jobs while the bound is near. It
+// begins again, and locks the count.
+var errLittleRoom = errors.New("the tenant is near its bound on jobs")
+
+// room is how many jobs a tenant may have, 0 for any number, and has.
+type room struct{ bound, jobs int }
+
+// little says whether creations that are under way could take what is left.
+func (r room) little() bool { return r.bound != 0 && r.bound-r.jobs < muchRoom }
+
+// room reads what a tenant may have and has, in one round trip. If the count is shared,
+// those who lock it wait until the end of the transaction.
+func (s *Store) room(ctx context.Context, tx *postgres.Tx, who tenant.Actor, shared bool) (r room, err error) {
+	err = tx.Together(ctx, func(q *db.Queries) (err error) {
+		if shared {
+			err = q.ShareJobCount(ctx, who.TenantID)
+		}
+		q.GetJobRoom(ctx, []uuid.UUID{who.TenantID}).QueryRow(func(_ int, row db.GetJobRoomRow, failed error) {
+			err = errors.Join(err, failed)
+			if r.jobs, r.bound = int(row.Jobs), s.c.MaxJobs(); row.MaxJobs != nil {
+				r.bound = int(*row.MaxJobs)
+			}
+		})
+		return err
+	})
+	if err != nil {
+		return r, fmt.Errorf("read the bound on jobs: %w", err)
 	}
-	if own != nil {
-		return int(*own), nil
-	}
-	return s.c.MaxJobs(), nil
+	return r, nil
 }
 
-// count refuses jobs beyond the tenant's bound, where it has one. Then the
-// tenant's row stays locked until the end of the transaction, so that of two
-// creations at once the second counts what the first made.
+// count refuses jobs beyond the tenant's bound, where it has one. Then the count stays
+// locked until the end of the transaction, so that of two creations at once the second
+// counts what the first made.
 func (s *Store) count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, bound, added int) error {
 	if bound == 0 {
 		return nil
 	}
-	if _, err := tx.LockTenant(ctx, who.TenantID); err != nil {
-		return fmt.Errorf("lock the tenant: %w", err)
+	if _, err := tx.LockJobCount(ctx, who.TenantID); err != nil {
+		return fmt.Errorf("lock the count of jobs: %w", err)
 	}
 	jobs, err := tx.CountJobs(ctx, who.TenantID)
 	if err != nil {

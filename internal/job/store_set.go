@@ -138,15 +138,9 @@ func (s *Store) plan(ctx context.Context, tx *postgres.Tx, who tenant.Actor, sec
 	if p.Hash, err = section.hash(p); err != nil {
 		return p, err
 	}
-	if p.MaxJobs, err = s.bound(ctx, tx, who); err != nil {
-		return p, err
-	}
-	jobs, err := tx.CountJobs(ctx, who.TenantID)
-	if err != nil {
-		return p, fmt.Errorf("count jobs: %w", err)
-	}
-	p.Jobs = int(jobs)
-	return p, nil
+	has, err := s.room(ctx, tx, who, false)
+	p.MaxJobs, p.Jobs = has.bound, has.jobs
+	return p, err
 }
 
 // addUnwanted notes the jobs that were found, and those of the set that nobody wants.

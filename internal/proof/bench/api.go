@@ -149,7 +149,7 @@ func (s *stack) startAPIFrom(ctx context.Context, programs, backend string) (add
 		return "", stop, err
 	}
 	address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	_, err = s.startWith(ctx, filepath.Join(programs, apiName), []string{"QUEUE_BACKEND=" + backend, "HTTP_ADDR=" + address, "JWT_SECRET=" + signature, "TENANT_MAX_JOBS=0", "SHUTDOWN_NOTICE_MS=0", "TENANT_REQUESTS_PER_SECOND=1000000"}, func(*process) bool {
+	_, err = s.startWith(ctx, filepath.Join(programs, apiName), []string{"QUEUE_BACKEND=" + backend, "HTTP_ADDR=" + address, "JWT_SECRET=" + signature, "SHUTDOWN_NOTICE_MS=0", "TENANT_REQUESTS_PER_SECOND=1000000"}, func(*process) bool {
 		_, err := send(ctx, &http.Client{Timeout: time.Second}, call{http.MethodGet, "http://" + address + "/health/ready", "", ""})
 		return err == nil
 	})
