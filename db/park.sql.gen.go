@@ -180,7 +180,7 @@ lost AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, e.attempt_started_at, (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN w.id IS NULL OR w.dead THEN e.lost_count + 1 < $4::int ELSE e.attempt < e.max_attempts END AS again
     FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
-    WHERE e.id = ANY ($2::uuid[]) AND e.status = 'running'
+    WHERE e.id = ANY ($2::uuid[]) AND e.status = 'running' AND e.awaited_until IS NULL
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
     ORDER BY e.id
     FOR UPDATE OF e SKIP LOCKED
@@ -222,7 +222,8 @@ type ParkLostExecutionsRow struct {
 
 // Cross-tenant: the sweeper, for executions that it should reassign or end and
 // that the database refuses. Lost executions are found and treated as in
-// ReassignExecutions; locked ones are skipped as there.
+// ReassignExecutions; locked ones are skipped as there. One whose worker wrote meanwhile that
+// it awaits a callback is not lost, and does not count as running any more.
 // The join is what has end_runs called.
 func (q *Queries) ParkLostExecutions(ctx context.Context, arg ParkLostExecutionsParams) ([]ParkLostExecutionsRow, error) {
 	rows, err := q.db.Query(ctx, ParkLostExecutions,

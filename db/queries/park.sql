@@ -32,14 +32,15 @@ SELECT l.id, l.tenant_id, l.concurrency_key FROM locked l LEFT JOIN ended n ON n
 -- name: ParkLostExecutions :many
 -- Cross-tenant: the sweeper, for executions that it should reassign or end and
 -- that the database refuses. Lost executions are found and treated as in
--- ReassignExecutions; locked ones are skipped as there.
+-- ReassignExecutions; locked ones are skipped as there. One whose worker wrote meanwhile that
+-- it awaits a callback is not lost, and does not count as running any more.
 WITH clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
 given AS (SELECT unnest(@ids::uuid[]) AS id, unnest(@reasons::text[]) AS reason),
 lost AS MATERIALIZED (
     SELECT e.id, e.tenant_id, e.job_type, e.worker_id, e.concurrency_key, e.attempt_started_at, (w.id IS NULL OR w.dead) AS worker_lost,
            CASE WHEN w.id IS NULL OR w.dead THEN e.lost_count + 1 < @max_lost::int ELSE e.attempt < e.max_attempts END AS again
     FROM active_executions e LEFT JOIN workers w ON w.id = e.worker_id, clock
-    WHERE e.id = ANY (@ids::uuid[]) AND e.status = 'running'
+    WHERE e.id = ANY (@ids::uuid[]) AND e.status = 'running' AND e.awaited_until IS NULL
       AND (w.id IS NULL OR w.dead OR e.deadline_at < clock.at)
     ORDER BY e.id
     FOR UPDATE OF e SKIP LOCKED

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -57,6 +58,26 @@ func TestRefusedRowStopsNoSweep(t *testing.T) {
 			t.Errorf("%s: ended as %s, %+v", code, e.Status, e.Error)
 		}
 		exec(t, b.database.AdminURL, "DELETE FROM active_executions")
+	}
+}
+
+// An attempt may begin to await its callback between the look at what is lost and the park of
+// it. It is not lost, and its tenant does not count it any more.
+func TestWhatAwaitsACallbackIsNotParkedAsLost(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	b.pass(t, *j.NextExecutionAt)
+	store := dispatch.NewStore(b.engine, dispatch.Config{})
+	exec(t, b.database.AdminURL, `UPDATE active_executions SET status = 'running', pooled = false, attempt = 1, worker_id = gen_random_uuid(),
+		lease_token = gen_random_uuid(), attempt_started_at = now(), awaited_until = now() + interval '1 hour'`)
+	id := execution.ScheduledID(j.ID, *j.NextExecutionAt)
+	if freed, err := store.ParkLost(t.Context(), time.Time{}, id, "refused"); err != nil || len(freed) != 0 {
+		t.Errorf("it was parked, and freed %+v, %v", freed, err)
+	}
+	exec(t, b.database.AdminURL, "UPDATE active_executions SET awaited_until = NULL")
+	if freed, err := store.ParkLost(t.Context(), time.Time{}, id, "refused"); err != nil || len(freed) != 1 {
+		t.Errorf("one that runs on a worker that is gone is not parked: %+v, %v", freed, err)
 	}
 }
 
