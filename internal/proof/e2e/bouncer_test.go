@@ -38,7 +38,7 @@ func documentedLogins(t *testing.T, database *pgtest.Database, rename func(strin
 		t.Fatal(err)
 	}
 	defer func() { _ = admin.Close(context.Background()) }()
-	for statement := range strings.SplitSeq(rename(string(block[1])), ";") {
+	for statement := range strings.SplitSeq(strings.TrimRight(rename(string(block[1])), ";\n"), ";") {
 		if _, err := admin.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err, statement)
 		}
