@@ -241,6 +241,33 @@ func TestWorkersFollowWhatIsWanted(t *testing.T) {
 	}
 }
 
+// The notes give the commands for a tenant and a token, as the configuration of the API has it.
+func TestNotesMakeATenantAndAToken(t *testing.T) {
+	t.Parallel()
+	files, err := render(t, "config: {JWT_ISSUER: auth}\napi: {config: {JWT_AUDIENCE: jobs}}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var args [][]string
+	for _, m := range regexp.MustCompile(`--overrides='(.*)'`).FindAllStringSubmatch(files["scheduler/templates/NOTES.txt"], -1) {
+		var pod corev1.Pod
+		if err := yaml.UnmarshalStrict([]byte(m[1]), &pod); err != nil || len(pod.Spec.Containers) != 1 {
+			t.Fatalf("%v in %s", err, m[1])
+		}
+		c := pod.Spec.Containers[0]
+		if c.Image != "scheduler-migrate:devel" || len(c.EnvFrom) != 1 || c.EnvFrom[0].SecretRef.Name != "scheduler" {
+			t.Errorf("image %s, secrets %v", c.Image, c.EnvFrom)
+		}
+		if set := []corev1.EnvVar{{Name: "JWT_AUDIENCE", Value: "jobs"}, {Name: "JWT_ISSUER", Value: "auth"}}; len(c.Env) < 2 || !slices.Equal(c.Env[:2], set) {
+			t.Errorf("the variables are %v", c.Env)
+		}
+		args = append(args, c.Args)
+	}
+	if len(args) != 2 || !slices.Equal(args[0], []string{"create-tenant", "Example Ltd"}) || !slices.Equal(args[1], []string{"mint-token", "admin", "TENANT_ID", "8"}) {
+		t.Errorf("the tasks are %q", args)
+	}
+}
+
 // The alerts of the chart are those of deploy/prometheus.
 func TestAlertsAreTheSame(t *testing.T) {
 	t.Parallel()

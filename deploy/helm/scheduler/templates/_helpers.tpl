@@ -35,6 +35,15 @@ envFrom:
   - secretRef: {name: {{ .secret }}}
 {{- end -}}
 
+{{/* the command that runs a task of migrate once; called with the root and the args */}}
+{{- define "scheduler.once" -}}
+{{- $image := include "scheduler.image" (dict "root" .root "image" "migrate") -}}
+{{- $environment := include "scheduler.environment" (dict "root" .root "own" .root.Values.api.config "secret" .root.Values.secrets.processes) | fromYaml -}}
+{{- $container := merge (dict "name" "scheduler-admin" "image" $image "args" .args) $environment -}}
+kubectl -n {{ .root.Release.Namespace }} run scheduler-admin --rm -it --restart=Never --image={{ $image }} \
+    --overrides='{{ dict "spec" (dict "containers" (list $container)) | toJson }}'
+{{- end -}}
+
 {{- define "scheduler.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 65532
