@@ -136,6 +136,54 @@ func TestEveryTableSaysWhatBoundsIt(t *testing.T) {
 	}
 }
 
+// The indexes of the history, and how many entries an execution has in them, are as docs/run/storage.md says.
+func TestIndexesOfTheHistoryAreAsTheDocsSay(t *testing.T) {
+	t.Parallel()
+	rows, err := connect(t, pgtest.New(t).AdminURL).Query(t.Context(), `SELECT relname::text, indisprimary,
+		(SELECT string_agg(pg_get_indexdef(indexrelid, k, true), ', ' ORDER BY k) FROM generate_series(1, indnkeyatts::int) k), coalesce(pg_get_expr(indpred, indrelid), '')
+		FROM pg_index JOIN pg_class ON oid = indexrelid WHERE indrelid = 'job_executions'::regclass ORDER BY NOT indisprimary, relname`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	words := strings.NewReplacer("tenant_id", "tenant", "job_id", "job", "scheduled_at", "scheduled time", "completed_at", "end").Replace
+	const notCompleted, failed = "(status <> 'completed'::text)", "(status = 'failed'::text)"
+	of := map[string]string{"": "", notCompleted: "; not completed ones", failed: "; failed ones"}
+	var indexes []string
+	entries := map[string]int{} // by condition, beside that in the primary key
+	var name, columns, condition string
+	var primary bool
+	if _, err := pgx.ForEachRow(rows, []any{&name, &primary, &columns, &condition}, func() error {
+		if name = "`" + strings.TrimPrefix(name, "job_executions_") + "`"; primary {
+			name = "primary key"
+		} else {
+			entries[condition]++
+		}
+		indexes = append(indexes, fmt.Sprintf("%s (%s%s)", name, words(columns), of[condition]))
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile("../../docs/run/storage.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "| index | who needs it |\n| --- | --- |\n")
+	table, _, _ := strings.Cut(after, "\n\n")
+	var lines []string
+	for line := range strings.SplitSeq(table, "\n") {
+		lines = append(lines, strings.TrimPrefix(strings.Split(line, " | ")[0], "| "))
+	}
+	if diff := cmp.Diff(indexes, lines); diff != "" {
+		t.Errorf("indexes and their lines in docs/run/storage.md, in order (-schema +docs):\n%s", diff)
+	}
+	number, each := []string{"no", "one", "two", "three", "four", "five", "six", "seven"}, entries[""]
+	sentence := fmt.Sprintf("A completed execution has an entry in the primary key and in %s indexes, another one in %s, a failed one in %s.",
+		number[each], number[each+entries[notCompleted]], number[each+entries[notCompleted]+entries[failed]])
+	if !strings.Contains(string(text), sentence) {
+		t.Errorf("docs/run/storage.md does not say: %s", sentence)
+	}
+}
+
 // Over the catalogue, so that a table or partition of tomorrow is covered: every
 // relation that holds a tenant's rows forces row-level security, with a policy
 // for the tenant's role, and nobody but the owner may touch a partition.
