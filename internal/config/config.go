@@ -255,7 +255,7 @@ type Worker struct {
 type Migrate struct {
 	LogLevel        slog.Level `env:"LOG_LEVEL" default:"info" doc:"least level of the log lines that are written"`
 	LogFormat       string     `env:"LOG_FORMAT" default:"auto" oneof:"auto,json,text" doc:"see Process"`
-	OwnerURL        URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" default:"" doc:"PostgreSQL, as the owner of the schema; for migrating alone, the tasks of migrate need none; in standalone set together with DATABASE_URL"`
+	OwnerURL        URL        `env:"DATABASE_OWNER_URL" scheme:"postgres,postgresql" default:"" doc:"PostgreSQL, as the owner of the schema; for migrating and for migrate index-history, the other tasks of migrate need none; in standalone set together with DATABASE_URL"`
 	DatabaseURL     URL        `env:"DATABASE_URL" scheme:"postgres,postgresql" default:"" doc:"see Stores"`
 	SecretsKeys     Secret     `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	RetentionDays   int        `env:"RETENTION_DAYS" default:"0" min:"0" max:"3660" doc:"see API"`
