@@ -388,7 +388,7 @@ type ClientInterface interface {
 
 	// GetExecutionStats Count what executions came to
 	//
-	// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+	// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where statistics by job take more than 24 MiB of roll-ups (some 90,000 jobs over a month), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 	GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -2299,7 +2299,7 @@ func (c *Client) BulkRetryExecutions(ctx context.Context, params *BulkRetryExecu
 
 // GetExecutionStats Count what executions came to
 //
-// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where statistics by job take more than 24 MiB of roll-ups (some 90,000 jobs over a month), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Corresponds with GET /api/v1/scheduler/executions/stats (the `GetExecutionStats` operationId).
 func (c *Client) GetExecutionStats(ctx context.Context, params *GetExecutionStatsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -13251,7 +13251,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetExecutionStatsWithResponse Count what executions came to
 	//
-	// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+	// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where statistics by job take more than 24 MiB of roll-ups (some 90,000 jobs over a month), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -33745,7 +33745,7 @@ func (c *ClientWithResponses) BulkRetryExecutionsWithResponse(ctx context.Contex
 
 // GetExecutionStatsWithResponse Count what executions came to
 //
-// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where the roll-ups of all jobs take more than 64 MiB (hundreds of thousands of jobs ran), the answer is 422 `STATS_RANGE_TOO_LARGE`.
+// Counts finished executions, by `scheduledAt`, as a whole and in groups. Percentiles of durations are within 3 % of the exact ones, and exact below 20 ms; the counts are exact, as of one time. What waits or runs is in `GET /queues`. The numbers come from roll-ups, so their cost does not grow with the executions of the range. Only while an upgrade from a version without roll-ups is being caught up with, executions are counted one by one; where that takes longer than 5 s, and where statistics by job take more than 24 MiB of roll-ups (some 90,000 jobs over a month), the answer is 422 `STATS_RANGE_TOO_LARGE`.
 //
 // Returns a wrapper object for the known response body format(s).
 //
