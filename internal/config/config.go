@@ -222,7 +222,7 @@ type Promoter struct {
 	PartitionsAhead  int            `env:"PARTITION_MONTHS_AHEAD" default:"3" min:"1" max:"24" doc:"for how many months to come the tables of executions are made ahead, where each has a month; else 14 days or 5 weeks; the same for migrate and promoter"`
 	SecretsKeys      Secret         `env:"SECRETS_KEYS" default:"" form:"keys" doc:"see API"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
-	EgressProxy      URL            `env:"EGRESS_PROXY" scheme:"http,https" default:"" doc:"see Worker"`
+	EgressProxy      URL            `env:"EGRESS_PROXY" scheme:"http,https" default:"" doc:"proxy that all calls of jobs and of notifications go through; it decides which addresses may be reached, as the process then sees names only; empty: calls go out directly; the same for worker and promoter"`
 	SMTPURL          URL            `env:"SMTP_URL" scheme:"smtp,smtps" default:"" doc:"mail server that notifications of kind email go through, such as smtps://user:password@mail.example.com:465; smtp turns to TLS first, unless it ends with ?tls=off; empty: they are not sent"`
 	SMTPFrom         string         `env:"SMTP_FROM" default:"" doc:"address that notifications of kind email come from; needed with SMTP_URL"`
 	CatchupPerSecond int            `env:"SCHEDULER_CATCHUP_PER_SECOND" live:"executions a second" default:"200" min:"1" max:"100000" doc:"late executions of one tenant that one promoter lets start in a second after an outage"`
@@ -246,7 +246,7 @@ type Worker struct {
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 	CommandPaths     []string       `env:"COMMAND_PATHS" default:"" doc:"files and directories that commands may read beside /usr, such as /opt/tools"`
 	CommandDir       string         `env:"COMMAND_DIR" default:"/tmp" doc:"where COMMAND_JOBS=unsafe makes the private directories of commands; sandbox keeps them in memory"`
-	EgressProxy      URL            `env:"EGRESS_PROXY" scheme:"http,https" default:"" doc:"proxy that all calls of jobs and of notifications go through; it decides which addresses may be reached, as the process then sees names only; empty: calls go out directly; the same for worker and promoter"`
+	EgressProxy      URL            `env:"EGRESS_PROXY" scheme:"http,https" default:"" doc:"see Promoter"`
 }
 
 // Migrate is the configuration of cmd/migrate, which runs once and ends. With
