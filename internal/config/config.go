@@ -93,7 +93,7 @@ type Stores struct {
 	DatabaseURL      URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the login of the processes, which owns nothing; migrate makes that login ready when this is set, and standalone starts a private server when it is not"`
 	DatabasePoolMode string `env:"DATABASE_POOL_MODE" default:"session" oneof:"session,transaction" doc:"how a pooler that stands before PostgreSQL lends its connections; session also where there is none; transaction needs a login for each role, with settings of its own (docs/run/databases.md)"`
 	RedisURL         URL    `env:"REDIS_URL" scheme:"redis,rediss,unix,redis-socket" default:"" doc:"Redis, which carries hints and holds no truth; required where QUEUE_BACKEND is redis; standalone starts a private one when this is not set"`
-	QueueBackend     string `env:"QUEUE_BACKEND" default:"auto" oneof:"auto,redis,postgres" doc:"whether hints go through Redis, so that runs start sooner: redis demands REDIS_URL, postgres never uses it, auto uses it where it is set; workers look into PostgreSQL in any case; the same in every process, and may change at any restart"`
+	QueueBackend     string `env:"QUEUE_BACKEND" default:"auto" oneof:"auto,redis,postgres" doc:"whether hints go through Redis, so that runs start sooner: redis demands REDIS_URL, postgres never uses it, auto uses it where it is set; workers poll PostgreSQL in any case; the same in every process, and may change at any restart"`
 }
 
 // The values of Stores.QueueBackend.
