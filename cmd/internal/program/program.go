@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
 	"strings"
 	"syscall"
 
@@ -48,6 +49,9 @@ type Task struct{ Name, Args, About string }
 
 // Main is the whole of a program; it answers its exit code.
 func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(string) (string, bool)) int {
+	// The router's middleware links net/http/pprof, and so the runtime notes where one
+	// allocation in 512 kB was made. Nobody can ask for that here.
+	runtime.MemProfileRate = 0
 	if code, answered := p.answer(args, out, problems); answered {
 		return code
 	}
