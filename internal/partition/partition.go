@@ -115,6 +115,21 @@ func (s Spans) Now() Span {
 // Since is when the span before that of a time begins.
 func (s Span) Since(at time.Time) time.Time { return s.first(s.first(at).Add(-1)) }
 
+// Until is when the span after that of a time ends.
+func (s Span) Until(at time.Time) time.Time { return s.after(s.after(s.first(at))) }
+
+// after is when the span ends that begins at a time.
+func (s Span) after(first time.Time) time.Time {
+	switch s {
+	case Month:
+		return first.AddDate(0, 1, 0)
+	case Week:
+		return first.AddDate(0, 0, 7)
+	default:
+		return first.AddDate(0, 0, 1)
+	}
+}
+
 // first is when the span begins that holds a time.
 func (s Span) first(at time.Time) time.Time {
 	at = at.UTC()

@@ -87,3 +87,13 @@ func TestTerms(t *testing.T) {
 		t.Errorf("nobody says a span: %v", got)
 	}
 }
+
+func TestUntil(t *testing.T) {
+	t.Parallel()
+	now := at(t, "2026-11-25T10:00:00Z") // a Wednesday
+	for span, want := range map[partition.Span]string{partition.Month: "2027-01-01", partition.Week: "2026-12-07", partition.Day: "2026-11-27"} {
+		if got := span.Until(now).Format(time.DateOnly); got != want {
+			t.Errorf("%s: %s, want %s", span, got, want)
+		}
+	}
+}
