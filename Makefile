@@ -41,11 +41,15 @@ search: ## tests that draw their cases, with twenty times as many new ones
 	RAPID_SEED=0 RAPID_CHECKS=1000 $(GO) test -count=1 -timeout=60m $$($(GO) list -f '{{if .Dir}}{{.ImportPath}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... | grep pgregory.net/rapid | cut -d' ' -f1)
 	$(GO) test -count=1 -timeout=30m ./internal/promoter -run TestYear -year.seed=0 -year.jobs=200
 
+# Long tests in which one goroutine works, or processes of their own, take two minutes of the
+# detector's time and show it nothing.
+ALONE := ^(TestABatchOfAThousand|TestAdvisedLocksAreEnough|TestAListOfVersionsHoldsNoDefinitions|TestAPageOfLargeJobsIsShort|TestManyKilledProgramsLeaveNothing|TestMigrationsGoUpAndDownAndUp|TestTheHistoryOfAnOlderInstallationGetsItsKey|TestTheMatrixOfOperationsAndCallers|TestYear)$$
+
 # The proofs and the simulated year are left out: simulations run in one goroutine,
 # and the others mostly wait for processes of their own, which no detector sees. So do
 # those of scripts, modules and commands: the detector needs more memory than they may have.
 race: ## tests under the race detector, but simulations and internal/proof (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race -short -shuffle=on -timeout=15m $$($(GO) list ./... | grep -v -E '/internal/(proof/|executor/(javascript|runner|sandbox|wasm))')
+	CGO_ENABLED=1 $(GO) test -race -short -skip='$(ALONE)' -shuffle=on -timeout=15m $$($(GO) list ./... | grep -v -E '/internal/(proof/|executor/(javascript|runner|sandbox|wasm))')
 
 lint: ## vet, staticcheck, gofumpt, and whether modules are what their sums say
 	$(GO) mod verify
