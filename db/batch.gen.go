@@ -464,7 +464,7 @@ func (b *InsertJobVersionBatchResults) Close() error {
 const LockJobToRun = `-- name: LockJobToRun :batchone
 UPDATE scheduled_jobs SET last_execution_at = coalesce($1::timestamptz, now())
 WHERE tenant_id = $2 AND id = $3 AND deleted_at IS NULL
-RETURNING id, tenant_id, name, description, tags, created_by, created_at, updated_at, deleted_at, version, cron_expression, interval_ms, run_at, timezone, anchor_at, start_date, end_date, max_executions, jitter_seconds, dst_gap, dst_overlap, calendars, job_type, config, secret_names, retry_config, max_attempts, timeout_seconds, priority, max_concurrent, concurrency_key, overlap_policy, overlap_queue_limit, misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status, status_reason, status_by, status_at, paused_until, resume_policy, next_execution_at, last_execution_at, execution_count, catch_up_until, generation, audited_at, audit_difference, execution_timeout_seconds, set_name, complete_within_seconds
+RETURNING version, name, job_type, priority, max_attempts, timeout_seconds, generation, overlap_policy, max_concurrent, concurrency_key, config
 `
 
 type LockJobToRunBatchResults struct {
@@ -479,9 +479,23 @@ type LockJobToRunParams struct {
 	ID       uuid.UUID
 }
 
+type LockJobToRunRow struct {
+	Version        int32
+	Name           string
+	JobType        string
+	Priority       int16
+	MaxAttempts    int32
+	TimeoutSeconds int32
+	Generation     int32
+	OverlapPolicy  string
+	MaxConcurrent  int32
+	ConcurrencyKey string
+	Config         json.RawMessage
+}
+
 // LockJob for a run that somebody asked for, which is noted in the same statement. A run
 // that is refused is rolled back, and the note with it. execution_count stays: it counts
-// the runs of the schedule, which max_executions bounds.
+// the runs of the schedule, which max_executions bounds. Answers no more than a run needs.
 func (q *Queries) LockJobToRun(ctx context.Context, arg []LockJobToRunParams) *LockJobToRunBatchResults {
 	batch := &pgx.Batch{}
 	for _, a := range arg {
@@ -496,10 +510,10 @@ func (q *Queries) LockJobToRun(ctx context.Context, arg []LockJobToRunParams) *L
 	return &LockJobToRunBatchResults{br, len(arg), false}
 }
 
-func (b *LockJobToRunBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
+func (b *LockJobToRunBatchResults) QueryRow(f func(int, LockJobToRunRow, error)) {
 	defer b.br.Close()
 	for t := 0; t < b.tot; t++ {
-		var i ScheduledJob
+		var i LockJobToRunRow
 		if b.closed {
 			if f != nil {
 				f(t, i, ErrBatchAlreadyClosed)
@@ -508,59 +522,17 @@ func (b *LockJobToRunBatchResults) QueryRow(f func(int, ScheduledJob, error)) {
 		}
 		row := b.br.QueryRow()
 		err := row.Scan(
-			&i.ID,
-			&i.TenantID,
-			&i.Name,
-			&i.Description,
-			&i.Tags,
-			&i.CreatedBy,
-			&i.CreatedAt,
-			&i.UpdatedAt,
-			&i.DeletedAt,
 			&i.Version,
-			&i.CronExpression,
-			&i.IntervalMs,
-			&i.RunAt,
-			&i.Timezone,
-			&i.AnchorAt,
-			&i.StartDate,
-			&i.EndDate,
-			&i.MaxExecutions,
-			&i.JitterSeconds,
-			&i.DstGap,
-			&i.DstOverlap,
-			&i.Calendars,
+			&i.Name,
 			&i.JobType,
-			&i.Config,
-			&i.SecretNames,
-			&i.RetryConfig,
+			&i.Priority,
 			&i.MaxAttempts,
 			&i.TimeoutSeconds,
-			&i.Priority,
+			&i.Generation,
+			&i.OverlapPolicy,
 			&i.MaxConcurrent,
 			&i.ConcurrencyKey,
-			&i.OverlapPolicy,
-			&i.OverlapQueueLimit,
-			&i.MisfirePolicy,
-			&i.MisfireLimit,
-			&i.MisfireGraceSeconds,
-			&i.DisableAfterFailures,
-			&i.Status,
-			&i.StatusReason,
-			&i.StatusBy,
-			&i.StatusAt,
-			&i.PausedUntil,
-			&i.ResumePolicy,
-			&i.NextExecutionAt,
-			&i.LastExecutionAt,
-			&i.ExecutionCount,
-			&i.CatchUpUntil,
-			&i.Generation,
-			&i.AuditedAt,
-			&i.AuditDifference,
-			&i.ExecutionTimeoutSeconds,
-			&i.SetName,
-			&i.CompleteWithinSeconds,
+			&i.Config,
 		)
 		if f != nil {
 			f(t, i, err)

@@ -28,10 +28,10 @@ FOR NO KEY UPDATE;
 -- name: LockJobToRun :batchone
 -- LockJob for a run that somebody asked for, which is noted in the same statement. A run
 -- that is refused is rolled back, and the note with it. execution_count stays: it counts
--- the runs of the schedule, which max_executions bounds.
+-- the runs of the schedule, which max_executions bounds. Answers no more than a run needs.
 UPDATE scheduled_jobs SET last_execution_at = coalesce(sqlc.narg(now)::timestamptz, now())
 WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
-RETURNING *;
+RETURNING version, name, job_type, priority, max_attempts, timeout_seconds, generation, overlap_policy, max_concurrent, concurrency_key, config;
 
 -- name: ListNewestJobs :many
 -- ListJobs without filters, with how many jobs the tenant has. It has one plan for all

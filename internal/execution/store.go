@@ -141,7 +141,7 @@ func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 	seed := make([]byte, 16)
 	_, _ = rand.Read(seed) // it never fails; see its documentation
 	id := RequestedID(who.TenantID, d.job, tx.At, seed)
-	key := keyOf(j, d.parameters)
+	key := keyOf(d.job, j, d.parameters)
 	send := tx.Together
 	if d.last {
 		send = tx.CommitWith
@@ -173,7 +173,7 @@ func (s *Store) request(ctx context.Context, tx *postgres.Tx, who tenant.Actor, 
 
 // locked is what decides whether a job runs now.
 type locked struct {
-	job    db.ScheduledJob // its row, which stays locked
+	job    db.LockJobToRunRow // its row stays locked
 	active db.CountActiveOfJobRow
 	bounds *tenant.Asked
 }
@@ -185,7 +185,7 @@ func (s *Store) lock(ctx context.Context, tx *postgres.Tx, who tenant.Actor, id 
 		rows := q.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: who.TenantID, ID: id}})
 		counts := q.CountActiveOfJob(ctx, []db.CountActiveOfJobParams{{TenantID: who.TenantID, JobID: id}})
 		l.bounds = s.c.Backlog().Ask(ctx, q, who.TenantID, id)
-		rows.QueryRow(func(_ int, row db.ScheduledJob, failed error) { l.job, err = row, failed })
+		rows.QueryRow(func(_ int, row db.LockJobToRunRow, failed error) { l.job, err = row, failed })
 		switch {
 		case fault.KindOf(postgres.Fault(err)) == fault.NotFound:
 			return job.NotFound()
@@ -222,7 +222,7 @@ func count(ctx context.Context, tx *postgres.Tx, who tenant.Actor, bound *int32)
 
 // admit decides whether a triggered run has its place, waits for one, or must
 // be refused.
-func admit(active db.CountActiveOfJobRow, j db.ScheduledJob) (job.Admission, error) {
+func admit(active db.CountActiveOfJobRow, j db.LockJobToRunRow) (job.Admission, error) {
 	places := job.Places{Taken: int(active.Taken), Waiting: int(active.Waiting)}
 	policy := job.Policy{Overlap: job.Overlap(j.OverlapPolicy), MaxConcurrent: int(j.MaxConcurrent)}
 	a := policy.AdmitTrigger(places)
@@ -233,8 +233,8 @@ func admit(active db.CountActiveOfJobRow, j db.ScheduledJob) (job.Admission, err
 }
 
 // keyOf is the concurrency key of a run; nil when no limit applies.
-func keyOf(j db.ScheduledJob, parameters json.RawMessage) *string {
-	run := keytemplate.Run{JobID: j.ID, JobName: j.Name, JobType: j.JobType, Config: j.Config, Parameters: parameters}
+func keyOf(id uuid.UUID, j db.LockJobToRunRow, parameters json.RawMessage) *string {
+	run := keytemplate.Run{JobID: id, JobName: j.Name, JobType: j.JobType, Config: j.Config, Parameters: parameters}
 	if key := (job.Policy{ConcurrencyKey: j.ConcurrencyKey}).KeyOf(run); key != "" {
 		return &key
 	}

@@ -432,7 +432,7 @@ func (s *real) trigger(ctx context.Context, tx *postgres.Tx, o triggerJob, j db.
 	if err := tx.InsertRequestedExecution(ctx, p); err != nil {
 		return a, err
 	}
-	tx.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: asker(o), ID: j.ID, Now: &at}}).QueryRow(func(_ int, _ db.ScheduledJob, e error) { err = e })
+	tx.LockJobToRun(ctx, []db.LockJobToRunParams{{TenantID: asker(o), ID: j.ID, Now: &at}}).QueryRow(func(_ int, _ db.LockJobToRunRow, e error) { err = e })
 	return answer{IDs: []uuid.UUID{o.ID}}, err
 }
 
