@@ -73,10 +73,11 @@ type creation struct {
 // however many they are, and what their calendars and secrets take. The second
 // commits if the definitions are the last of their transaction.
 func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor, c creation) ([]Job, error) {
-	specs := c.specs
-	has, err := s.room(ctx, tx, who, c.shared)
-	if err != nil {
-		return nil, err
+	specs, has, err := c.specs, room{}, error(nil)
+	if !c.counted {
+		if has, err = s.room(ctx, tx, who, c.shared); err != nil {
+			return nil, err
+		}
 	}
 	if c.shared && has.little() {
 		return nil, errLittleRoom
