@@ -242,7 +242,7 @@ type Worker struct {
 	JobTypes         []string       `env:"WORKER_JOB_TYPES" default:"" doc:"job types that this worker runs, the others are left to other workers; empty: all"`
 	RunnerMemory     int            `env:"RUNNER_MEMORY_MB" default:"1024" min:"128" max:"1048576" doc:"megabytes that the processes of this worker which run scripts and uploaded modules may take together; one takes up to 96 for a script; what finds no room waits, as part of its timeout"`
 	RunnerCacheDir   string         `env:"RUNNER_CACHE_DIR" default:"" doc:"see API"`
-	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets running executions finish before it releases them"`
+	DrainTimeout     time.Duration  `env:"SCHEDULER_DRAIN_TIMEOUT_MS" default:"25000" min:"0" max:"600000" doc:"how long a worker told to stop lets running executions finish before it ends and releases them"`
 	EgressAllow      []netip.Prefix `env:"EGRESS_ALLOW" default:"" doc:"see API"`
 	CommandPaths     []string       `env:"COMMAND_PATHS" default:"" doc:"files and directories that commands may read beside /usr, such as /opt/tools"`
 	CommandDir       string         `env:"COMMAND_DIR" default:"/tmp" doc:"where COMMAND_JOBS=unsafe makes the private directories of commands; sandbox keeps them in memory"`

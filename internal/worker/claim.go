@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"sync"
 	"sync/atomic"
@@ -67,7 +68,7 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 	for _, r := range rows {
 		won[r.ID] = r
 	}
-	var late []dispatch.Run
+	var late, stopped []dispatch.Run
 	pooled := false
 	for _, x := range live {
 		r, ok := won[x.id]
@@ -81,7 +82,9 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 			w.free()
 		default:
 			x.decided.won.Add(1)
-			w.start(inc, r, specs[keyOf(r.Claimed)])
+			if err := w.start(inc, r, specs[keyOf(r.Claimed)]); errors.Is(err, errDraining) {
+				stopped = append(stopped, dispatch.Run{ID: r.ID, Token: r.Token})
+			}
 		}
 		x.decided.Done()
 	}
@@ -91,6 +94,10 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 	if len(late) > 0 {
 		w.c.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines; releasing them", "executions", len(late))
 		w.release(ctx, late)
+	}
+	if len(stopped) > 0 {
+		w.c.Log.WarnContext(ctx, "a claim was answered after the drain time; releasing its executions", "executions", len(stopped))
+		w.release(ctx, stopped)
 	}
 }
 

@@ -24,6 +24,7 @@ type incarnation struct {
 
 	mu      sync.Mutex
 	running map[uuid.UUID]activeRun
+	stopped error // why no further run may begin; nil: it may
 	// good is when the last heartbeat that was answered was sent. Counted from
 	// sending, so that this side always lets go before the database does.
 	good clock.Mark
@@ -42,9 +43,10 @@ type incarnation struct {
 
 // activeRun is a run under the lease.
 type activeRun struct {
-	token  uuid.UUID
-	tenant uuid.UUID
-	stop   context.CancelCauseFunc
+	token   uuid.UUID
+	tenant  uuid.UUID
+	stop    context.CancelCauseFunc
+	attempt *attempt
 }
 
 // incarnations takes one lease after the other until ctx is cancelled.
@@ -242,15 +244,19 @@ func (w *Worker) releaseTogether(ctx context.Context, rows []dispatch.Run) error
 	return nil
 }
 
-// add notes a run; it reports false when the lease is lost already.
-func (inc *incarnation) add(c claimed, stop context.CancelCauseFunc) bool {
+// add notes a run. The error says why it may not begin: the lease is lost already, or the
+// worker ends what runs.
+func (inc *incarnation) add(a *attempt, stop context.CancelCauseFunc) error {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
 	if inc.ctx.Err() != nil {
-		return false
+		return errLeaseLost
 	}
-	inc.running[c.ID] = activeRun{token: c.Token, tenant: c.Tenant, stop: stop}
-	return true
+	if inc.stopped != nil {
+		return inc.stopped
+	}
+	inc.running[a.ID] = activeRun{token: a.Token, tenant: a.Tenant, stop: stop, attempt: a}
+	return nil
 }
 
 // claims notes a claim under way.
@@ -292,18 +298,6 @@ func (inc *incarnation) remove(c claimed) {
 	if inc.running[c.ID].token == c.Token {
 		delete(inc.running, c.ID)
 	}
-}
-
-// endAll ends every run and returns them.
-func (inc *incarnation) endAll(why error) []dispatch.Run {
-	inc.mu.Lock()
-	defer inc.mu.Unlock()
-	rows := make([]dispatch.Run, 0, len(inc.running))
-	for id, h := range inc.running {
-		h.stop(why)
-		rows = append(rows, dispatch.Run{ID: id, Token: h.token})
-	}
-	return rows
 }
 
 // busy is how many runs of each tenant it holds, with those that are about to begin. While

@@ -51,19 +51,19 @@ type attempt struct {
 
 // start runs an attempt in a goroutine of its own and brings its outcome to
 // the next batch. The slot stays taken until the outcome is accepted. An
-// executor that does not return when its context ends is given up after grace.
-func (w *Worker) start(inc *incarnation, c claimed, d definition.Definition) {
+// executor that does not return when its context ends is given up after grace. The error
+// says why the attempt does not begin; its slot is free then.
+func (w *Worker) start(inc *incarnation, c claimed, d definition.Definition) error {
 	w.c.Metrics.DispatchLateness(c.lateness())
 	ctx, stop := context.WithCancelCause(inc.ctx)
-	if !inc.add(c, stop) {
-		stop(errLeaseLost)
+	c.Timeout = min(c.Timeout, d.Limit.Left(c.ClaimedAt.Sub(c.StartedAt)))
+	a := &attempt{claimed: c, worker: w, inc: inc, retry: d.Retry, limit: d.Limit, mark: clock.Start()}
+	if err := inc.add(a, stop); err != nil {
+		stop(err)
 		w.free()
-		return
+		return err
 	}
-	limit := d.Limit
-	c.Timeout = min(c.Timeout, limit.Left(c.ClaimedAt.Sub(c.StartedAt)))
-	ctx, span := w.traced(ctx, c)
-	a := &attempt{claimed: c, worker: w, inc: inc, ctx: ctx, span: span, retry: d.Retry, limit: limit, mark: clock.Start()}
+	a.ctx, a.span = w.traced(ctx, c)
 	a.said = w.output.Begin(output.Attempt{ID: c.ID, Number: c.Attempt, Token: c.Token})
 	go func() {
 		defer stop(nil)
@@ -75,6 +75,7 @@ func (w *Worker) start(inc *incarnation, c claimed, d definition.Definition) {
 		w.strays.Add(-1)
 		w.c.Metrics.SetStrays(int(w.strays.Load()))
 	}()
+	return nil
 }
 
 func (a *attempt) execute(d definition.Definition) executor.Outcome {
@@ -123,18 +124,30 @@ func (a *attempt) callback() func() (string, error) {
 // giveUp ends a run that goes on although its context ended: a goroutine cannot
 // be killed, but its slot can go to others. At most as many as there are slots
 // are given up; then the slots stay taken, so that a function which never
-// returns costs a worker no more than twice its slots.
+// returns costs a worker no more than twice its slots. A run that a stop ended is left to
+// the stop, which gives it up later: nobody needs its slot, and another worker may have
+// its execution only then.
 func (a *attempt) giveUp() {
 	w := a.worker
-	if int(w.strays.Add(1)) > w.c.Slots || !a.over.CompareAndSwap(false, true) {
-		w.strays.Add(-1)
+	if errors.Is(context.Cause(a.ctx), errDraining) || !a.abandon(w.c.Slots) {
 		return
 	}
-	w.c.Metrics.SetStrays(int(w.strays.Load()))
 	w.c.Log.ErrorContext(a.ctx, "a run does not end when it must and was given up", "execution_id", a.ID, "job_id", a.Job, "job_type", a.JobType)
 	a.settle(executor.Outcome{Err: &executor.Error{
 		Type: executor.Timeout, Message: "the run did not end when its time was up; it was given up and may still be going on",
 	}})
+}
+
+// abandon decides that the run is given up, unless its outcome is decided already or more
+// than so many would be given up that still go on.
+func (a *attempt) abandon(most int) bool {
+	w := a.worker
+	if int(w.strays.Add(1)) > most || !a.over.CompareAndSwap(false, true) {
+		w.strays.Add(-1)
+		return false
+	}
+	w.c.Metrics.SetStrays(int(w.strays.Load()))
+	return true
 }
 
 // settle brings an outcome to the next batch, once the run's output is written, so that
@@ -149,12 +162,16 @@ func (a *attempt) settle(outcome executor.Outcome) {
 		}
 	}
 	cause := context.Cause(a.ctx)
-	if outcome.Err != nil && (errors.Is(cause, errLeaseLost) || errors.Is(cause, errDraining)) {
-		// It failed because we ended it, and somebody else runs it next.
+	switch { // it failed because we ended it, and somebody else runs it next
+	case outcome.Err != nil && errors.Is(cause, errLeaseLost):
 		a.endSpan(&outcome, "released")
 		a.said.End(func() {})
 		a.inc.remove(a.claimed)
 		w.free()
+		return
+	case outcome.Err != nil && errors.Is(cause, errDraining):
+		a.endSpan(&outcome, "released")
+		a.said.End(func() { w.releases.in <- a })
 		return
 	}
 	end := ended{writes: a.endSpan(&outcome, ""), claimed: a.claimed, inc: a.inc, held: a.held, awaits: outcome.Await, heartbeat: outcome.Heartbeat, outcome: outcomeOf(outcome, a.mark.Elapsed(), retryMS)}

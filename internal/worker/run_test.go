@@ -1,10 +1,12 @@
 package worker
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/dispatch"
+	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
 // A run is finished, grace included, before the deadline in its row, which the
@@ -28,5 +30,20 @@ func TestRunEndsBeforeItsDeadline(t *testing.T) {
 		if deadline := c.timeout + dispatch.DeadlineMargin; c.asked+got+grace > deadline {
 			t.Errorf("%s: the run may go on %v after its deadline", c.name, c.asked+got+grace-deadline)
 		}
+	}
+}
+
+// A run that goes on after a stop told it to end is not given up after grace: its slot would
+// be free, and its execution would go back.
+func TestStopGivesRunsUpByItself(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancelCause(t.Context())
+	stop(errDraining)
+	a := &attempt{worker: &Worker{c: Config{Slots: 1, Metrics: telemetry.NewMetrics(telemetry.NewRegistry())}}, ctx: ctx}
+	if a.giveUp(); a.over.Load() {
+		t.Error("it is given up after grace")
+	}
+	if !a.abandon(1) || !a.over.Load() || a.abandon(1) {
+		t.Error("the stop cannot give it up, or can do so twice")
 	}
 }

@@ -55,8 +55,8 @@ const (
 	// sent again. Everything waits behind it when the database is back, and a
 	// worker sends three at most at a time, so it is short.
 	askAgain = 500 * time.Millisecond
-	// lastWords is how long a worker that stops goes on trying to write its
-	// last outcomes to a database that is away.
+	// lastWords is how long a worker that stops waits for runs that it ended, and then how
+	// long it goes on trying to write its last outcomes to a database that is away.
 	lastWords = 5 * time.Second
 )
 
@@ -108,6 +108,8 @@ type Config struct {
 	Fence            time.Duration // stops itself so long after it sent the last good one
 	Lease            time.Duration // how long the database believes in it
 	Drain            time.Duration // how long what runs may finish after a stop
+
+	endWithin time.Duration // how long runs that a stop ended may take to end; 0: lastWords
 }
 
 // Worker runs executions. Handle is called by the queue's consumer, Run once.
@@ -120,6 +122,7 @@ type Worker struct {
 	specs       *specs
 	claims      *batch[claimRequest]
 	outcomes    *batch[ended]
+	releases    *batch[*attempt] // runs that a stop ended, and that have ended
 	output      *output.Writer
 	suspects    *recent // jobs of which an outcome was refused lately
 	unclaimable *recent // executions whose claim was
@@ -160,6 +163,9 @@ func New(c Config) *Worker {
 	if c.Compare == 0 {
 		c.Compare = 15 * c.Heartbeat
 	}
+	if c.endWithin == 0 {
+		c.endWithin = lastWords
+	}
 	if c.Called == nil {
 		c.Called = func() bool { return false }
 	}
@@ -181,6 +187,7 @@ func New(c Config) *Worker {
 	}
 	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
 	w.outcomes.size, w.outcomes.most = ended.size, completeBytes
+	w.releases = newBatch[*attempt](claimBatch, completeStep, w.releasesDue)
 	return w
 }
 
@@ -188,7 +195,7 @@ func New(c Config) *Worker {
 func (w *Worker) Ready() bool { return w.ready.Load() }
 
 // Run works until ctx is cancelled; then it takes nothing more, lets what runs
-// finish for up to Config.Drain, releases the rest, and returns nil. consume
+// finish for up to Config.Drain, ends and releases the rest, and returns nil. consume
 // delivers hints to Handle, or is PollLoop, or both, and returns once its own ctx is
 // cancelled. It is called when the worker is registered. An unregistered worker sends hints
 // on, for a second later, so when a worker started, executions waited for two seconds.
@@ -199,6 +206,7 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	defer stopWriting()
 	var background sync.WaitGroup
 	background.Go(func() { w.claims.run(writing, func(requests []claimRequest) { w.claim(life, requests) }) })
+	background.Go(func() { w.releases.run(writing, func(runs []*attempt) { w.releaseEnded(life, runs) }) })
 	background.Go(func() { w.output.Run(writing) })
 	w.writeOutcomes(life, writing, &background)
 	incarnate, stopIncarnating := context.WithCancel(life)
@@ -233,33 +241,6 @@ func (w *Worker) writeOutcomes(life, writing context.Context, background *sync.W
 		w.writeRefused(life, written)
 	})
 	background.Go(func() { w.announcing(life, settled) })
-}
-
-// drain lets what runs finish, then ends and releases it.
-func (w *Worker) drain(ctx context.Context) {
-	idle := make(chan struct{})
-	go func() { w.runs.Wait(); close(idle) }()
-	if n := w.slots.taken(); n > 0 {
-		w.c.Log.InfoContext(ctx, "stopping: what runs may finish", "running", n, "at_most", w.c.Drain.String())
-	}
-	timer := time.NewTimer(w.c.Drain)
-	defer timer.Stop()
-	select {
-	case <-idle:
-		return
-	case <-timer.C:
-	}
-	if inc := w.current.Load(); inc != nil {
-		w.c.Log.WarnContext(ctx, "drain time has passed; releasing what runs", "running", inc.count())
-		w.release(ctx, inc.endAll(errDraining))
-	}
-	hard := time.NewTimer(5 * time.Second)
-	defer hard.Stop()
-	select {
-	case <-idle:
-	case <-hard.C: // a run that ignores its context ends with the process
-		w.c.Log.WarnContext(ctx, "runs ignore their cancellation")
-	}
 }
 
 // Handle claims the executions of one hint that get an open slot within slotPatience,
