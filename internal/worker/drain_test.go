@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -20,7 +21,7 @@ import (
 // drainsAtOnce has a worker end what runs when it stops, and wait for it.
 func drainsAtOnce(c *worker.Config) {
 	c.Drain = 0
-	c.EndWithin(limit)
+	c.Stopping(limit, limit)
 }
 
 var errInterrupted = executor.Outcome{Err: &executor.Error{Type: executor.SystemError, Message: "interrupted"}}
@@ -201,5 +202,58 @@ func TestStopReleasesAClaimThatIsAnsweredLate(t *testing.T) {
 	}
 	if got := b.reaches(late.ID, execution.Pending); got.MaxAttempts != late.MaxAttempts+1 {
 		t.Errorf("released: %+v", got)
+	}
+}
+
+// After the stop gave up a run that does not end, outcomes that are on their way are still
+// written, and the lease stands until then. The worker retired at once, so the
+// sweeper reassigned these executions.
+func TestStopKeepsTheLeaseForItsLastOutcomes(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	begun, ends, let := make(chan uuid.UUID, 10), make(chan struct{}), make(chan struct{})
+	stuck, ended := b.pending(nil).ID, b.pending(nil)
+	b.exec("UPDATE active_executions SET tenant_id = $2 WHERE id = $1", stuck, b.other().TenantID)
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		begun <- run.ExecutionID
+		if run.ExecutionID == stuck {
+			<-let
+			return errInterrupted
+		}
+		<-ends
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) {
+		c.Drain = 0
+		c.Stopping(time.Millisecond, limit)
+	})
+	t.Cleanup(func() { close(let) })
+	b.handle(w, stuck, ended.ID)
+	within(t, "a run", begun)
+	within(t, "the other run", begun)
+	held := b.reaches(ended.ID, execution.Running).WorkerID
+	tx := b.countsLocked()
+	close(ends)
+	eventually(t, "the outcome is being written", func() bool { return b.waits("CompleteExecutions") })
+
+	stopped := w.stopping()
+	eventually(t, "the run that does not end is released", func() bool {
+		return b.count("SELECT count(*) FROM active_executions WHERE id = $1 AND status = 'pending'", stuck) == 1
+	})
+	beats := map[int]bool{}
+	eventually(t, "the heart beats on, or the worker retired", func() bool {
+		at := b.count("SELECT CASE WHEN dead THEN 0 ELSE extract(epoch FROM heartbeat_at) * 1000000 END::bigint FROM workers WHERE id = $1", held)
+		beats[at] = true
+		return beats[0] || len(beats) > 3
+	})
+	if beats[0] {
+		t.Error("the worker retired while an outcome was on its way")
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	within(t, "the stop", stopped)
+	if got := b.reaches(ended.ID, execution.Completed); got.Attempt != 1 {
+		t.Errorf("completed by attempt %d", got.Attempt)
 	}
 }

@@ -45,10 +45,9 @@ func (w *Worker) endCancelled(inc *incarnation) {
 // drain lets what runs finish, then ends it. Each run that was ended goes back once it has
 // ended, by releaseEnded: with its row another worker gets its concurrency slot and its
 // key. A run that has not ended after Config.endWithin goes back all the same, because it ends
-// with the process. A run whose outcome is on its way does not go back.
-func (w *Worker) drain(ctx context.Context) {
-	idle := make(chan struct{})
-	go func() { w.runs.Wait(); close(idle) }()
+// with the process. A run whose outcome is on its way does not go back. Once no slot is held,
+// idle is closed.
+func (w *Worker) drain(ctx context.Context, idle <-chan struct{}) {
 	if n := w.slots.taken(); n > 0 {
 		w.c.Log.InfoContext(ctx, "stopping: what runs may finish", "running", n, "at_most", w.c.Drain.String())
 	}

@@ -2,5 +2,8 @@ package worker
 
 import "time"
 
-// EndWithin sets how long runs that a stop ended may take to end.
-func (c *Config) EndWithin(d time.Duration) { c.endWithin = d }
+// Stopping sets how long runs that a stop ended may take to end, and their last outcomes to be
+// written.
+func (c *Config) Stopping(endWithin, lastWords time.Duration) {
+	c.endWithin, c.lastWords = endWithin, lastWords
+}

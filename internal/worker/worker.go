@@ -10,6 +10,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -109,7 +110,9 @@ type Config struct {
 	Lease            time.Duration // how long the database believes in it
 	Drain            time.Duration // how long what runs may finish after a stop
 
-	endWithin time.Duration // how long runs that a stop ended may take to end; 0: lastWords
+	// How long runs that a stop ended may take to end, and then how long their last outcomes
+	// may take to be written; 0: lastWords.
+	endWithin, lastWords time.Duration
 }
 
 // Worker runs executions. Handle is called by the queue's consumer, Run once.
@@ -163,9 +166,7 @@ func New(c Config) *Worker {
 	if c.Compare == 0 {
 		c.Compare = 15 * c.Heartbeat
 	}
-	if c.endWithin == 0 {
-		c.endWithin = lastWords
-	}
+	c.endWithin, c.lastWords = cmp.Or(c.endWithin, lastWords), cmp.Or(c.lastWords, lastWords)
 	if c.Called == nil {
 		c.Called = func() bool { return false }
 	}
@@ -219,11 +220,17 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	}
 	err := consume(ctx) // returns when ctx is cancelled: the intake is closed
 	w.ready.Store(false)
-	w.drain(life)
-	stopWriting() // both batches are emptied first, and what follows from them
-	stopIncarnating()
-	patience := time.AfterFunc(lastWords, end)
+	idle := make(chan struct{})
+	go func() { w.runs.Wait(); close(idle) }()
+	w.drain(life, idle)
+	patience := time.AfterFunc(w.c.lastWords, end)
 	defer patience.Stop()
+	select {
+	case <-idle:
+	case <-life.Done():
+	}
+	stopWriting()     // the batches are emptied first, and what follows from them
+	stopIncarnating() // not before: without the lease the sweeper reassigns what waits for its outcome
 	background.Wait()
 	return err
 }
