@@ -21,6 +21,7 @@ type incarnation struct {
 	member fleet.Member
 	ctx    context.Context // the life of the lease: every run under it ends with it
 	end    context.CancelCauseFunc
+	fence  time.Duration // after the last good heartbeat nothing runs under it
 
 	mu      sync.Mutex
 	running map[uuid.UUID]activeRun
@@ -72,6 +73,7 @@ func (w *Worker) incarnations(ctx context.Context) {
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
 		member:  fleet.Member{ID: uuid.New(), Host: w.c.Host, PID: w.c.PID, Slots: w.c.Slots, Types: w.c.Executor.Types(), Lease: w.c.Lease},
+		fence:   w.c.Fence,
 		running: map[uuid.UUID]activeRun{}, claiming: map[uuid.UUID][]uuid.UUID{}, good: clock.Start(),
 		// Workers that start together do not compare together.
 		compared: clock.Start(), calm: rand.N(w.c.Compare),
@@ -245,11 +247,13 @@ func (w *Worker) releaseTogether(ctx context.Context, rows []dispatch.Run) error
 }
 
 // add notes a run. The error says why it may not begin: the lease is lost already, or the
-// worker ends what runs.
+// worker ends what runs. A lease counts as lost once its fence has passed, also before the
+// goroutine of the fence had its turn: after a standstill of the process the database may have
+// reassigned what was claimed before.
 func (inc *incarnation) add(a *attempt, stop context.CancelCauseFunc) error {
 	inc.mu.Lock()
 	defer inc.mu.Unlock()
-	if inc.ctx.Err() != nil {
+	if inc.ctx.Err() != nil || inc.good.Elapsed() >= inc.fence {
 		return errLeaseLost
 	}
 	if inc.stopped != nil {
