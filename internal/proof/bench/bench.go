@@ -39,6 +39,7 @@ func measurements() []measurement {
 		{"sql", sqlLimits},
 		{"river", besideRiver},
 		{"steady", steady},
+		{"http", callTarget},
 		{"polled", polled},
 		{"burst", burst},
 		{"drain", drain},

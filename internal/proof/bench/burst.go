@@ -38,7 +38,7 @@ func burst(ctx context.Context, s *stack) (rows []row, err error) {
 		return nil, err
 	}
 	r := costs(from, to, float64(s.Burst))
-	if r.lag, err = s.store.lags(ctx, l.from, l.to); err != nil {
+	if err = s.lags(ctx, &r, l, l.from, l.to); err != nil {
 		return nil, err
 	}
 	took := e.last.Sub(l.from).Seconds()

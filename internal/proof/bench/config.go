@@ -68,7 +68,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.IntVar(&c.Commits, "commits", 0, "milliseconds, up to 100, that each commit waits, as on a slow disk or for a standby")
 	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady, due at one time, or drained")
 	set.BoolVar(&c.HTTP, "http", false, "jobs that are due each second, or at one time, are of type http and call a target; otherwise they are no-op functions")
-	set.IntVar(&c.Takes, "takes", 0, "with -http, milliseconds until the target answers")
+	set.IntVar(&c.Takes, "takes", 0, "milliseconds until the target of jobs of type http answers")
 	set.StringVar(&c.Profiles, "profiles", "", "directory into which each process writes where it spent its processor time; see make profile")
 	set.StringVar(&c.Out, "out", "", "write the tables to this file too, between their marks where it has some, such as docs/reference/figures.md")
 	set.BoolVar(&quick, "quick", false, "a look in half a minute: fewer rates, shorter, once")

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -117,11 +118,64 @@ func (s *stack) verify(ctx context.Context, l load, before counters) error {
 		l.executions(), l.executions()-f.runsPerJob, f.rows-f.strangers-f.runsPerJob, f.notCompleted, f.repeated, f.strangers, refused)
 }
 
-// target is what jobs of type http call: it answers 200 after so long.
+// target is what jobs of type http call: it notes when, and answers 200 after so long.
 type target struct {
 	url    string
 	server *http.Server
 	ended  chan struct{}
+
+	mu    sync.Mutex
+	calls []called
+}
+
+// called is one call of the target: the scheduled time that it named, and how long after it
+// the call arrived.
+type called struct {
+	scheduledAt time.Time
+	late        time.Duration
+}
+
+// note keeps a call that arrived at a time. One that names no scheduled time counts as
+// missing.
+func (t *target) note(arrived time.Time, scheduledAt string) {
+	at, err := time.Parse(time.RFC3339Nano, scheduledAt)
+	if err != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = append(t.calls, called{at, arrived.Sub(at)})
+}
+
+// take answers how long after their scheduled times in [from, to) calls arrived, sorted,
+// and forgets them.
+func (t *target) take(from, to time.Time) (late []time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = slices.DeleteFunc(t.calls, func(c called) bool {
+		within := !c.scheduledAt.Before(from) && c.scheduledAt.Before(to)
+		if within {
+			late = append(late, c.late)
+		}
+		return within
+	})
+	slices.Sort(late)
+	return late
+}
+
+// lags reads the lags of the executions of a load that are due in [from, to): to the start,
+// and where the jobs call the target, to the arrival there. A call that the target did not
+// see, or saw twice, is an error.
+func (s *stack) lags(ctx context.Context, r *row, l load, from, to time.Time) (err error) {
+	if r.lag, err = s.store.lags(ctx, from, to); err != nil || !s.HTTP {
+		return err
+	}
+	early, late := s.target.take(l.from, from), s.target.take(from, to)
+	if calls := len(early) + len(late) + len(s.target.take(to, l.to)); calls != l.executions() {
+		return fmt.Errorf("the target saw %d calls of %d executions", calls, l.executions())
+	}
+	r.atTarget = lag{p50: quantile(late, 50), p99: quantile(late, 99), max: quantile(late, 100)}
+	return nil
 }
 
 func newTarget(takes time.Duration) (*target, error) {
@@ -130,7 +184,8 @@ func newTarget(takes time.Duration) (*target, error) {
 		return nil, err
 	}
 	t := &target{url: "http://" + listener.Addr().String() + "/", ended: make(chan struct{})}
-	t.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	t.server = &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.note(clock.Now(), r.Header.Get("X-Scheduled-At"))
 		if takes <= 0 {
 			return
 		}
@@ -157,7 +212,7 @@ func (t *target) close() error {
 // work is the type and config of the jobs of a load.
 func (s *stack) work(spec job.Spec) job.Spec {
 	spec.Type, spec.Config = "function", []byte(`{"modulePath":"builtin","functionName":"noop"}`)
-	if s.target != nil {
+	if s.HTTP {
 		spec.Type = "http"
 		spec.Config, _ = json.Marshal(map[string]string{"url": s.target.url}) // a text: it does not fail
 	}

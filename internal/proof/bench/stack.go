@@ -45,7 +45,7 @@ type stack struct {
 	tenants  []tenant.Actor
 	pace     float64 // jobs created a second, as last measured
 	running  []*process
-	target   *target // of jobs of type http; nil: jobs are no-op functions
+	target   *target // of jobs of type http
 	filled   bool    // see fillOnce
 }
 
@@ -78,10 +78,8 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if err := s.openProduct(ctx); err != nil {
 		return s, err
 	}
-	if c.HTTP {
-		if s.target, err = newTarget(time.Duration(c.Takes) * time.Millisecond); err != nil {
-			return s, err
-		}
+	if s.target, err = newTarget(time.Duration(c.Takes) * time.Millisecond); err != nil {
+		return s, err
 	}
 	return s, s.build(ctx)
 }

@@ -46,6 +46,28 @@ func steady(ctx context.Context, s *stack) (rows []row, err error) {
 	return rows, nil
 }
 
+// calledRate is how many jobs of type http are due each second, where the others are no-op
+// functions.
+const calledRate = 1000
+
+// callTarget runs one load of jobs that call a target, so that the table says when a target
+// sees a call. With -http all loads are of such jobs.
+func callTarget(ctx context.Context, s *stack) (rows []row, err error) {
+	if s.HTTP {
+		return nil, nil
+	}
+	s.HTTP = true
+	defer func() { s.HTTP = false }()
+	stop, err := s.startAll(ctx, withRedis)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return nil, err
+	}
+	one, err := s.atRate(ctx, calledRate, false)
+	one.what += ", of type http, whose target is in the process of the measurement"
+	return []row{one}, err
+}
+
 // polled runs the first of the loads that are spread without Redis.
 func polled(ctx context.Context, s *stack) (rows []row, err error) {
 	if len(s.Spread) == 0 {
@@ -181,7 +203,7 @@ func (s *stack) steadyRow(ctx context.Context, l load, from, to reading) (row, e
 		return row{}, err
 	}
 	r := costs(from, to, to.counters.since(from.counters).executions)
-	if r.lag, err = s.store.lags(ctx, l.from.Add(warmUp), l.to.Add(-atEnd)); err != nil {
+	if err = s.lags(ctx, &r, l, l.from.Add(warmUp), l.to.Add(-atEnd)); err != nil {
 		return row{}, err
 	}
 	s.sayCosts(from, to, to.counters.since(from.counters).executions)

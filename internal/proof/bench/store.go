@@ -52,7 +52,8 @@ func (s *store) clearWaiting(ctx context.Context) error {
 	return nil
 }
 
-// lag is the distribution of the time from the scheduled time to the claim.
+// lag is the distribution of the time from the scheduled time to the claim, or to the arrival
+// of the call at its target.
 type lag struct{ p50, p99, max time.Duration }
 
 // lags reads that of the executions due in [from, to).

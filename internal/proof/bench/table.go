@@ -25,6 +25,7 @@ type row struct {
 	what      string
 	perSecond float64
 	lag       lag
+	atTarget  lag // the same to the arrival of the call; zero where nothing is called
 	backlog   int
 	trips     float64            // database round trips per execution
 	cpu       map[string]float64 // µs of processor per execution, by program
@@ -51,13 +52,13 @@ func printTable(out io.Writer, machine string, c Config, rows []row) {
 		fmt.Fprintf(out, "Each commit waits %d ms more. ", c.Commits)
 	}
 	fmt.Fprintf(out, "PostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n")
-	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | backlog at the end | round trips each | WAL each (B) | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | lag at the target p50 / p99 / max (ms) | backlog at the end | round trips each | WAL each (B) | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
 		if !r.ofLoad() {
 			continue
 		}
-		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lagText(), r.backlogText(),
+		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lag, r.atTarget, r.backlogText(),
 			optional("%.2f", r.trips), optional("%.0f", r.wal), byProgram(r.cpu), byProgram(r.memory), optional("%.0f %%", 100*r.others))
 	}
 	fmt.Fprintln(out)
@@ -101,11 +102,12 @@ func printRatios(out io.Writer, rows []row) {
 	}
 }
 
-func (r row) lagText() string {
-	if r.lag == (lag{}) {
+// String is the lag as a cell, in ms.
+func (l lag) String() string {
+	if l == (lag{}) {
 		return ""
 	}
-	return fmt.Sprintf("%s / %s / %s", millis(r.lag.p50), millis(r.lag.p99), millis(r.lag.max))
+	return fmt.Sprintf("%s / %s / %s", millis(l.p50), millis(l.p99), millis(l.max))
 }
 
 func millis(d time.Duration) string {
