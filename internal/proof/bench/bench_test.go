@@ -11,11 +11,13 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 1000, 4000}, Fleets: []int{1, 4, 16}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Jobs: 100_000, Idle: 60, Repeats: 3, Tenants: 10, Backend: "auto"}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 10, 1000, 4000, 5000}, Fleets: []int{1, 4, 16}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Jobs: 100_000, Idle: 60, Repeats: 3, Tenants: 10, Backend: "auto"}
 	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Fleets: []int{1, 4}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Backend: "auto"}
 	some := Config{Rates: []int{5}, Fleets: []int{1, 4}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Only: []string{"sql", "drain"}, Backend: "auto", Out: "x.md"}
 	for _, test := range []struct {
@@ -107,6 +109,20 @@ func TestUsageCountsAWholeTree(t *testing.T) {
 	}
 }
 
+// A program that began in between counts from its start, and one that is none of the table's
+// does not count.
+func TestCoresAreThoseOfAllPrograms(t *testing.T) {
+	t.Parallel()
+	now := clock.Now()
+	from := reading{at: now, usages: map[string]usage{"postgres": {cpu: 1_000_000}, promoterName: {cpu: 500_000}}}
+	to := reading{at: now.Add(4 * time.Second), usages: map[string]usage{
+		"postgres": {cpu: 2_000_000}, "redis-server": {cpu: 100_000}, promoterName: {cpu: 1_000_000}, workerName: {cpu: 400_000}, "river": {cpu: 9_000_000},
+	}}
+	if got := costs(from, to, 1000).cores; got != 0.5 {
+		t.Errorf("%v cores, want 0.5: 2 s in 4", got)
+	}
+}
+
 func TestMedian(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -128,15 +144,15 @@ func TestTable(t *testing.T) {
 		{
 			what: "1000 due each second", perSecond: 999.6, lag: lag{p50: 12 * time.Millisecond, p99: 34 * time.Millisecond, max: time.Second},
 			atTarget: lag{p50: 13 * time.Millisecond, p99: 35 * time.Millisecond, max: 2 * time.Second}, trips: 0.25, wal: 900,
-			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30}, others: 0.05,
+			cpu: map[string]float64{"postgres": 60, "redis-server": 5, promoterName: 20, workerName: 40}, memory: map[string]float64{workerName: 30}, others: 0.05, cores: 0.125,
 		},
 		{key: drainKey, what: "drained", perSecond: 15_000, backlog: none},
 		{what: "all reads", perSecond: 400, backlog: none, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}},
 	})
 	printAnswers(&text, Config{}, []row{{what: "all reads", perSecond: 400, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}}})
 	for _, line := range []string{
-		"| limit: SQL alone | 20000 |  |  |  |  |  |  |  |  |",
-		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 13 / 35 / 2000 | 0 | 0.25 | 900 | 60 / 5 / 20 / 40 | – / – / – / 30 | 5 % |",
+		"| limit: SQL alone | 20000 |  |  |  |  |  |  |  |  |  |",
+		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 13 / 35 / 2000 | 0 | 0.25 | 900 | 60 / 5 / 20 / 40 | 12 | – / – / – / 30 | 5 % |",
 		"- drain: 0.75 of SQL alone",
 		"| all reads | 400 | 1.5 / 2.0 / 3.0 / 1000.0 |  |",
 	} {

@@ -47,7 +47,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(output)
 	set.StringVar(&rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, all at its beginning, one run for each")
-	set.StringVar(&spread, "spread", "500,1000,4000", "jobs due each second, spread over it, one run for each; the first of them also without Redis")
+	set.StringVar(&spread, "spread", "500,10,1000,4000,5000", "jobs due each second, spread over it, one run for each; the first of them also without Redis")
 	set.IntVar(&c.Seconds, "seconds", 8, "seconds of load measured at each rate")
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")

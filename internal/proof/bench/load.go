@@ -22,6 +22,9 @@ import (
 // creators is how many jobs are created at a time.
 const creators = 8
 
+// paceFrom is of how many jobs the creation says how long that of others takes.
+const paceFrom = 100
+
 // load is jobs that are due once in every second of [from, to): together at
 // its beginning, or spread over it.
 type load struct {
@@ -71,7 +74,9 @@ func (s *stack) create(ctx context.Context, n, runs int, spread bool) (load, err
 	if err := errors.Join(failures...); err != nil {
 		return load{}, fmt.Errorf("create jobs: %w", err)
 	}
-	s.pace = float64(n) / took.Elapsed().Seconds()
+	if n >= paceFrom {
+		s.pace = float64(n) / took.Elapsed().Seconds()
+	}
 	if clock.Now().After(l.from.Add(-100 * time.Millisecond)) {
 		return load{}, fmt.Errorf("creating %d jobs took %v, longer than expected: they were due before all were there", n, took.Elapsed())
 	}

@@ -145,6 +145,15 @@ func others(from, to reading) float64 {
 	return max(0, ((to.all-from.all)-(to.own-from.own))/took)
 }
 
+// cores is how many processors the programs of the table took together between two
+// readings.
+func cores(from, to reading) (all float64) {
+	for _, name := range groups() {
+		all += to.usages[name].cpu - from.usages[name].cpu
+	}
+	return all / float64(to.at.Sub(from.at).Microseconds())
+}
+
 // costs of the executions between two readings, for the table.
 func costs(from, to reading, executions float64) row {
 	r := row{cpu: map[string]float64{}, memory: map[string]float64{}}
@@ -152,6 +161,7 @@ func costs(from, to reading, executions float64) row {
 		r.cpu[name] = (u.cpu - from.usages[name].cpu) / executions
 		r.memory[name] = u.memory
 	}
+	r.cores = cores(from, to)
 	r.trips = to.counters.since(from.counters).roundTrips / executions
 	r.others, r.wal = others(from, to), (to.wal-from.wal)/executions
 	return r

@@ -30,6 +30,7 @@ type row struct {
 	trips     float64            // database round trips per execution
 	cpu       map[string]float64 // µs of processor per execution, by program
 	memory    map[string]float64 // MB, by program
+	cores     float64            // processors that all programs together took
 	wal       float64            // bytes of PostgreSQL's log ahead per execution
 	others    float64            // share of the processors that others had meanwhile
 	answers   *latency           // of the API's rows, which have tables of their own
@@ -52,14 +53,14 @@ func printTable(out io.Writer, machine string, c Config, rows []row) {
 		fmt.Fprintf(out, "Each commit waits %d ms more. ", c.Commits)
 	}
 	fmt.Fprintf(out, "PostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n")
-	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | lag at the target p50 / p99 / max (ms) | backlog at the end | round trips each | WAL each (B) | CPU each: PostgreSQL / Redis / promoter / worker (µs) | memory: the same (MB) | others had |")
-	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
+	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | lag at the target p50 / p99 / max (ms) | backlog at the end | round trips each | WAL each (B) | CPU each: PostgreSQL / Redis / promoter / worker (µs) | CPU of all four (% of a core) | memory: the same (MB) | others had |")
+	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
 		if !r.ofLoad() {
 			continue
 		}
-		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lag, r.atTarget, r.backlogText(),
-			optional("%.2f", r.trips), optional("%.0f", r.wal), byProgram(r.cpu), byProgram(r.memory), optional("%.0f %%", 100*r.others))
+		fmt.Fprintf(out, "| %s | %.0f | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", r.what, r.perSecond, r.lag, r.atTarget, r.backlogText(),
+			optional("%.2f", r.trips), optional("%.0f", r.wal), byProgram(r.cpu), optional("%.0f", 100*r.cores), byProgram(r.memory), optional("%.0f %%", 100*r.others))
 	}
 	fmt.Fprintln(out)
 	printRatios(out, rows)
