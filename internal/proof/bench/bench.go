@@ -46,6 +46,7 @@ func measurements() []measurement {
 		{"fleet", drainByFleets},
 		{"limited", drainAtLimit},
 		{"promotion", promotion},
+		{"promoters", byPromoters},
 		{"neighbour", besideBacklogs},
 		{"idle", idle},
 		{"api", measureAPI},

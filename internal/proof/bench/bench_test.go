@@ -17,9 +17,9 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Parallel()
-	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 10, 1000, 4000, 5000}, Fleets: []int{1, 4, 16}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, Burst: 10_000, History: 5_000_000, Jobs: 100_000, Idle: 60, Repeats: 3, Tenants: 10, Backend: "auto"}
-	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Fleets: []int{1, 4}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Backend: "auto"}
-	some := Config{Rates: []int{5}, Fleets: []int{1, 4}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 1, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Only: []string{"sql", "drain"}, Backend: "auto", Out: "x.md"}
+	full := Config{Rates: []int{100, 500, 1000, 2000, 4000, 8000}, Spread: []int{500, 10, 1000, 4000, 5000}, Fleets: []int{1, 4, 16}, Seconds: 8, Slots: 1000, Workers: 1, Promoters: 1, PromoterFleets: []int{1, 4}, Burst: 10_000, History: 5_000_000, Jobs: 100_000, Idle: 60, Repeats: 3, Tenants: 10, Backend: "auto"}
+	quick := Config{Rates: []int{1000}, Spread: []int{1000}, Fleets: []int{1, 4}, Seconds: 3, Slots: 1000, Workers: 1, Promoters: 1, PromoterFleets: []int{1}, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Backend: "auto"}
+	some := Config{Rates: []int{5}, Fleets: []int{1, 4}, Seconds: 9, Slots: 7, Workers: 2, Promoters: 3, PromoterFleets: []int{3, 2}, Burst: 3000, History: 100_000, Jobs: 10_000, Idle: 5, Repeats: 1, Tenants: 10, Only: []string{"sql", "drain"}, Backend: "auto", Out: "x.md"}
 	for _, test := range []struct {
 		name, args string
 		want       Config
@@ -27,9 +27,11 @@ func TestParse(t *testing.T) {
 	}{
 		{name: "defaults", want: full},
 		{name: "quick", args: "-quick", want: quick},
-		{name: "quick, but what is given stays", args: "-quick -rates 5 -spread= -seconds 9 -slots 7 -workers 2 -only sql,drain -out x.md", want: some},
+		{name: "quick, but what is given stays", args: "-quick -rates 5 -spread= -seconds 9 -slots 7 -workers 2 -promoters 3,2 -only sql,drain -out x.md", want: some},
 		{name: "a rate that is none", args: "-rates 5,none", refused: `"none" is not a whole number`},
 		{name: "no slots", args: "-slots 0", refused: "must be 1 or more"},
+		{name: "no promoters", args: "-promoters=", refused: "-promoters must name one"},
+		{name: "promoters that are none", args: "-promoters 1,0", refused: `-promoters: "0" is not a whole number`},
 		{name: "a measurement that is none", args: "-only sql,speed", refused: `no measurement "speed"`},
 		{name: "a flag that is none", args: "-fast", refused: "not defined: -fast"},
 	} {

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -17,8 +18,11 @@ type Config struct {
 	Slots   int   // of each worker
 	Workers int   // worker processes
 	Fleets  []int // sizes of the fleets that drain a backlog
-	// Promoters are the promoter processes of steady loads.
-	Promoters  int
+	// PromoterFleets are sizes of the fleets that promote one load; all other loads have
+	// the first of them, which is Promoters.
+	PromoterFleets []int
+	Promoters      int
+
 	Burst      int      // jobs due at one time, and half of what is drained
 	History    int      // executions stored while the API is measured
 	Jobs       int      // jobs stored meanwhile
@@ -42,26 +46,26 @@ type Config struct {
 // Parse reads the flags. It prints what is wrong with them to output.
 func Parse(args []string, output io.Writer) (Config, error) {
 	var c Config
-	var rates, spread, fleets, only, against string
+	var l lists
 	var quick bool
 	set := flag.NewFlagSet("bench", flag.ContinueOnError)
 	set.SetOutput(output)
-	set.StringVar(&rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, all at its beginning, one run for each")
-	set.StringVar(&spread, "spread", "500,10,1000,4000,5000", "jobs due each second, spread over it, one run for each; the first of them also without Redis")
+	set.StringVar(&l.rates, "rates", "100,500,1000,2000,4000,8000", "jobs due each second, all at its beginning, one run for each")
+	set.StringVar(&l.spread, "spread", "500,10,1000,4000,5000", "jobs due each second, spread over it, one run for each; the first of them also without Redis")
 	set.IntVar(&c.Seconds, "seconds", 8, "seconds of load measured at each rate")
 	set.IntVar(&c.Slots, "slots", 1000, "executions that each worker runs at once")
 	set.IntVar(&c.Workers, "workers", 1, "worker processes")
-	set.IntVar(&c.Promoters, "promoters", 1, "promoter processes, where jobs are due each second")
-	set.StringVar(&fleets, "fleets", "1,4,16", "workers of the fleets that drain a backlog, one run for each")
+	set.StringVar(&l.promoters, "promoters", "1,4", fmt.Sprintf("promoters of the fleets that promote %d due each second, one run for each; the first of them also everywhere else", promotedRate))
+	set.StringVar(&l.fleets, "fleets", "1,4,16", "workers of the fleets that drain a backlog, one run for each")
 	set.IntVar(&c.Burst, "burst", 10_000, "jobs due at one time; twice as many executions are drained")
 	set.IntVar(&c.History, "history", 5_000_000, "executions stored while the API is measured")
 	set.IntVar(&c.Idle, "idle", 60, "seconds that an idle installation is measured, and as long again for its statements")
 	set.IntVar(&c.Jobs, "jobs", 100_000, "jobs stored while the API is measured")
 	set.StringVar(&c.Before, "before", "", "directory with the API program of another build, which apiload measures in turn with this one")
 	set.IntVar(&c.Repeats, "repeats", 3, "how often limits and drain are measured; the median counts")
-	set.StringVar(&only, "only", "", "measure only these, of "+strings.Join(names(), ","))
+	set.StringVar(&l.only, "only", "", "measure only these, of "+strings.Join(names(), ","))
 	set.BoolVar(&c.Bounded, "bounded", false, "instead of all that: what a quiet tenant gets beside each adversary, for -seconds; exceeding a limit is an error")
-	set.StringVar(&against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
+	set.StringVar(&l.against, "against", "", "with -bounded, only these, of "+strings.Join(adversaryNames(), ","))
 	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
 	set.IntVar(&c.Tenants, "tenants", tenants, "tenants of whom the jobs are that are due each second, at one time, or waiting")
@@ -78,21 +82,9 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	if quick {
 		given := map[string]bool{}
 		set.Visit(func(f *flag.Flag) { given[f.Name] = true })
-		c = c.quick(given)
-		if !given["rates"] {
-			rates = "1000"
-		}
-		if !given["spread"] {
-			spread = "1000"
-		}
-		if !given["fleets"] {
-			fleets = "1,4"
-		}
+		c, l = c.quick(given), l.quick(given)
 	}
-	if against != "" {
-		c.Against = strings.Split(against, ",")
-	}
-	if err := c.read(rates, spread, fleets, only); err != nil {
+	if err := c.read(l); err != nil {
 		fmt.Fprintln(output, err)
 		return Config{}, err
 	}
@@ -115,18 +107,46 @@ func (c Config) quick(given map[string]bool) Config {
 	return c
 }
 
-func (c *Config) read(rates, spread, fleets, only string) (err error) {
-	if c.Rates, err = numbers(rates); err != nil {
-		return fmt.Errorf("-rates: %w", err)
+// lists are flags that hold several values, as they were given.
+type lists struct{ rates, spread, fleets, promoters, only, against string }
+
+// quick shortens whatever was not given.
+func (l lists) quick(given map[string]bool) lists {
+	short := func(name string, value *string, to string) {
+		if !given[name] {
+			*value = to
+		}
 	}
-	if c.Spread, err = numbers(spread); err != nil {
-		return fmt.Errorf("-spread: %w", err)
+	short("rates", &l.rates, "1000")
+	short("spread", &l.spread, "1000")
+	short("fleets", &l.fleets, "1,4")
+	short("promoters", &l.promoters, "1")
+	return l
+}
+
+func (c *Config) read(l lists) (err error) {
+	for _, one := range []struct {
+		flag, list string
+		into       *[]int
+	}{
+		{"-rates", l.rates, &c.Rates},
+		{"-spread", l.spread, &c.Spread},
+		{"-fleets", l.fleets, &c.Fleets},
+		{"-promoters", l.promoters, &c.PromoterFleets},
+	} {
+		if *one.into, err = numbers(one.list); err != nil {
+			return fmt.Errorf("%s: %w", one.flag, err)
+		}
 	}
-	if c.Fleets, err = numbers(fleets); err != nil {
-		return fmt.Errorf("-fleets: %w", err)
+	if len(c.PromoterFleets) == 0 {
+		return errors.New("-promoters must name one fleet or more")
 	}
-	if only != "" {
-		c.Only = strings.Split(only, ",")
+	c.Promoters = c.PromoterFleets[0]
+	if l.only != "" {
+		c.Only = strings.Split(l.only, ",")
+	}
+	if l.against != "" {
+		c.Against = strings.Split(l.against, ",")
 	}
 	for _, name := range c.Only {
 		if !slices.Contains(names(), name) {
@@ -138,9 +158,9 @@ func (c *Config) read(rates, spread, fleets, only string) (err error) {
 			return fmt.Errorf("-against: there is no adversary %q; choose of %s", name, strings.Join(adversaryNames(), ","))
 		}
 	}
-	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Promoters < 1 || c.Burst < 1 || c.History < 1 || c.Jobs < tenants || c.Idle < 1 || c.Repeats < 1 ||
+	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Burst < 1 || c.History < 1 || c.Jobs < tenants || c.Idle < 1 || c.Repeats < 1 ||
 		c.Tenants < 1 || c.Tenants > tenants || c.Commits < 0 || c.Commits > 100 {
-		return fmt.Errorf("-seconds, -slots, -workers, -promoters, -burst, -history, -idle and -repeats must be 1 or more, -jobs %d, -tenants 1 to %d and -commits 0 to 100", tenants, tenants)
+		return fmt.Errorf("-seconds, -slots, -workers, -burst, -history, -idle and -repeats must be 1 or more, -jobs %d, -tenants 1 to %d and -commits 0 to 100", tenants, tenants)
 	}
 	return nil
 }

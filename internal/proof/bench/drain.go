@@ -53,7 +53,7 @@ func (s *stack) drainOnce(ctx context.Context) (row, error) {
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.startWorkers(ctx, withRedis); err != nil {
+	if _, err := s.startFleet(ctx, withRedis, 0, s.Workers); err != nil {
 		return row{}, err
 	}
 	err = s.finish(ctx, l, from.counters)

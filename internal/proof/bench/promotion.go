@@ -60,6 +60,37 @@ func promotion(ctx context.Context, s *stack) (rows []row, err error) {
 	return []row{r}, err
 }
 
+// One load for fleets of several sizes of promoters. There are so many workers in each
+// case that they do not bound it.
+const (
+	promotedRate    = 4000
+	promotedWorkers = 4
+)
+
+// byPromoters runs one load with fleets of several sizes of promoters: what a further
+// promoter is worth, and what it costs.
+func byPromoters(ctx context.Context, s *stack) (rows []row, err error) {
+	for _, promoters := range s.PromoterFleets {
+		one, err := s.withPromoters(ctx, promoters)
+		if err != nil {
+			return rows, fmt.Errorf("%d promoters: %w", promoters, err)
+		}
+		rows = append(rows, one)
+	}
+	return rows, nil
+}
+
+func (s *stack) withPromoters(ctx context.Context, promoters int) (r row, err error) {
+	stop, err := s.startFleet(ctx, withRedis, promoters, promotedWorkers)
+	defer func() { err = errors.Join(err, stop()) }()
+	if err != nil {
+		return row{}, err
+	}
+	r, err = s.atRate(ctx, promotedRate, true)
+	r.what += fmt.Sprintf(", %d promoter(s) and %d workers", promoters, promotedWorkers)
+	return r, err
+}
+
 // idle makes n active jobs that are not due for a day: one through the
 // product's own store, and copies of it.
 func (s *stack) idle(ctx context.Context, n int) error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -91,22 +92,18 @@ const (
 
 // startAll starts the promoters and the workers, and answers how to stop them.
 func (s *stack) startAll(ctx context.Context, backend string) (stop func() error, err error) {
+	return s.startFleet(ctx, backend, s.Promoters, s.Workers)
+}
+
+// startFleet starts so many promoters and workers, and answers how to stop them.
+func (s *stack) startFleet(ctx context.Context, backend string, promoters, workers int) (stop func() error, err error) {
 	stop = func() error { return s.stop(s.running...) }
-	for range s.Promoters {
-		if _, err := s.start(ctx, promoterName, backend); err != nil {
+	for _, name := range slices.Concat(slices.Repeat([]string{promoterName}, promoters), slices.Repeat([]string{workerName}, workers)) {
+		if _, err := s.start(ctx, name, backend); err != nil {
 			return stop, err
 		}
 	}
-	return stop, s.startWorkers(ctx, backend)
-}
-
-func (s *stack) startWorkers(ctx context.Context, backend string) error {
-	for range s.Workers {
-		if _, err := s.start(ctx, workerName, backend); err != nil {
-			return err
-		}
-	}
-	return nil
+	return stop, nil
 }
 
 // reading is what all processes have taken and counted up to a time.
