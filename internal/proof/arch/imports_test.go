@@ -143,6 +143,7 @@ schedctl/setfile     |  | yaml3 |  |
 schedctl             | api api/client clock importer schedctl/setfile version | cobra ojg sigs-yaml sync | kin-openapi |
 cmd/schedctl         | schedctl |  |  |
 proof/figures        |  |  |
+proof/broken         |  |  |
 proof/bench/bare     | clock identity postgres | pgx:store.go |  |
 proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal proof/bench/bare proof/figures queue statistics/collect telemetry tenant | pgx:store.go |  |
 proof/seed           | clock devstack fault lease postgres schedule statistics/collect telemetry | pgx:store.go |  |
@@ -158,7 +159,7 @@ cmd/promoter         | app cmd/internal/program config |  |  |
 cmd/standalone       | app cmd/internal/program config executor/sandbox rest |  |  |
 cmd/worker           | app cmd/internal/program config executor/sandbox |  |  |
 # proof
-proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/figures | pgx:store.go |  |
+proof/chaos          | api app clock config devstack devstack/child executor executor/function identity postgres postgres/refusal proof/broken proof/figures | pgx:store.go |  |
 cmd/chaos            | app cmd/internal/program config executor/sandbox proof/chaos rest |  |  |
 proof/simulation     | dispatch clock execution job job/keytemplate schedule |  |  |
 proof/e2e            |  |  | jwt |

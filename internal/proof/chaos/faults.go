@@ -180,7 +180,7 @@ func undoFaults(ctx context.Context, s *stack) error {
 		m.freeze(false)
 		m.db.Up()
 		m.redis.Up()
-		_ = m.orders.set(0, false, 0)
+		_ = m.orders.Set(0, false, 0)
 		if err := m.start(ctx); err != nil {
 			return err
 		}

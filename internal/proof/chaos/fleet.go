@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/devstack/child"
+	"github.com/scheduler-service/scheduler/internal/proof/broken"
 )
 
 // member is one process of the product. It keeps its name and its ways to the
@@ -24,10 +25,10 @@ type member struct {
 	role, name string
 	program    []string
 	env        []string
-	logs       string  // directory
-	db, redis  *cutter // redis is nil where there is none
-	orders     *orders // nil: its clock cannot be moved
-	metrics    string  // URL; empty: it serves none
+	logs       string         // directory
+	db, redis  *cutter        // redis is nil where there is none
+	orders     *broken.Orders // nil: its clock cannot be moved
+	metrics    string         // URL; empty: it serves none
 
 	mu       sync.Mutex
 	process  *child.Process // nil while it is down
@@ -68,7 +69,7 @@ func (m *member) launch(ctx context.Context) error {
 	cmd.Env = m.env
 	cmd.Stdout, cmd.Stderr = out, out
 	if m.orders != nil {
-		cmd.ExtraFiles = []*os.File{m.orders.file}
+		cmd.ExtraFiles = []*os.File{m.orders.File()}
 	}
 	p, err := child.Start(cmd)
 	if err != nil {
@@ -212,7 +213,7 @@ func (m *member) close() error {
 	m.watchers.Wait()
 	m.db.close()
 	m.redis.close()
-	m.orders.close()
+	m.orders.Close()
 	if crashes := m.crashed(); len(crashes) > 0 {
 		return errors.New(strings.Join(crashes, "; "))
 	}

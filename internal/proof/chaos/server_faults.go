@@ -75,9 +75,9 @@ func slowDisk(ctx context.Context, s *stack, _ *member, f *fault) error {
 	h := s.servers.either(f.draw)
 	slow := time.Duration(100+f.draw>>1%400) * time.Millisecond
 	f.what = s.servers.named(h) + ", each fsync " + slow.String()
-	err := h.orders.set(slow, false, 0)
+	err := h.orders.Set(slow, false, 0)
 	sleep(ctx, f.lasts)
-	return errors.Join(err, h.orders.set(0, false, 0))
+	return errors.Join(err, h.orders.Set(0, false, 0))
 }
 
 // failingDisk makes every fsync of a server fail, at which PostgreSQL gives up
@@ -85,9 +85,9 @@ func slowDisk(ctx context.Context, s *stack, _ *member, f *fault) error {
 func failingDisk(ctx context.Context, s *stack, _ *member, f *fault) error {
 	h := s.servers.either(f.draw)
 	f.what = s.servers.named(h)
-	err := h.orders.set(0, true, 0)
+	err := h.orders.Set(0, true, 0)
 	sleep(ctx, f.lasts)
-	if err = errors.Join(err, h.orders.set(0, false, 0)); err != nil {
+	if err = errors.Join(err, h.orders.Set(0, false, 0)); err != nil {
 		return err
 	}
 	return f.revived(ctx, h)

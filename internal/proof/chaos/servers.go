@@ -12,13 +12,14 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/devstack"
+	"github.com/scheduler-service/scheduler/internal/proof/broken"
 )
 
 // host is where one PostgreSQL lives.
 type host struct {
 	dir    string
 	disk   *disk            // nil: it has no file system of its own
-	orders *orders          // nil: it obeys none
+	orders *broken.Orders   // nil: it obeys none
 	asked  devstack.Options // but for what is the host's own
 	env    []string
 	server *devstack.Postgres // nil: none is there
@@ -56,11 +57,10 @@ func newHost(ctx context.Context, dir, name, library string, disks bool) (*host,
 	h := &host{dir: filepath.Join(dir, name)}
 	var err error
 	if library != "" {
-		path := filepath.Join(dir, name+".orders")
-		if h.orders, err = newOrders(path); err != nil {
+		if h.orders, err = broken.NewOrders(filepath.Join(dir, name+".orders")); err != nil {
 			return h, err
 		}
-		h.env = []string{"LD_PRELOAD=" + library, "CHAOS_ORDERS=" + path}
+		h.env = h.orders.Env(library)
 	}
 	if disks {
 		h.disk, err = newDisk(ctx, dir, name)
@@ -195,14 +195,14 @@ func (s *servers) close() (err error) {
 		if h == nil {
 			continue
 		}
-		_ = h.orders.set(0, false, 0)
+		_ = h.orders.Set(0, false, 0)
 		if h.server != nil {
 			err = errors.Join(err, h.server.Stop())
 		}
 		if h.disk != nil {
 			err = errors.Join(err, h.disk.close())
 		}
-		h.orders.close()
+		h.orders.Close()
 		err = errors.Join(err, os.RemoveAll(h.dir))
 	}
 	if s.wire != nil {

@@ -47,8 +47,6 @@ func wrongNow() (sec int64, nsec int32, mono int64) {
 	return sec, nsec, mono
 }
 `
-	// ordersMark is the fourth number of the file, by which it is known.
-	ordersMark = 0x63684f53
 )
 
 // overlay writes the file that go build takes for -overlay.
@@ -114,7 +112,7 @@ func skewPostgres(ctx context.Context, s *stack, _ *member, f *fault) error {
 	first := []time.Duration{-45 * time.Second, 45 * time.Second}[f.draw%2]
 	move := func(by time.Duration) (err error) {
 		for _, h := range hosts {
-			err = errors.Join(err, h.orders.set(0, false, by))
+			err = errors.Join(err, h.orders.Set(0, false, by))
 		}
 		return err
 	}
@@ -154,7 +152,7 @@ func (f *fault) skew(ctx context.Context, of []*member, everybody bool) error {
 	f.what = "off by " + first.String() + ", then " + second.String()
 	err := f.wrong(ctx, of[:1], []time.Duration{first, second}, func(by time.Duration) (err error) {
 		for _, m := range of {
-			err = errors.Join(err, m.orders.set(0, false, by))
+			err = errors.Join(err, m.orders.Set(0, false, by))
 		}
 		return err
 	})
@@ -192,7 +190,7 @@ func (f *fault) wrong(ctx context.Context, asked []*member, offsets []time.Durat
 // endDate for passed.
 func (s *stack) skewed() bool {
 	for _, m := range s.role("api") {
-		if m.orders.skewed() {
+		if m.orders.Skewed() {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/identity"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/proof/broken"
 )
 
 const (
@@ -130,7 +131,7 @@ func (s *stack) build(ctx context.Context, c Config) error {
 	}
 	if s.lacks[needLibrary] == "" {
 		var err error
-		if s.library, err = compile(ctx, s.dir); err != nil {
+		if s.library, err = broken.Compile(ctx, s.dir); err != nil {
 			s.lacks[needLibrary] = err.Error()
 		}
 	}
@@ -201,7 +202,7 @@ func (s *stack) newMember(role string, n int) (*member, error) {
 		m.redis, err = newCutter(s.redisSocket())
 	}
 	if err == nil && s.lacks[needSkew] == "" {
-		m.orders, err = newOrders(filepath.Join(s.dir, m.name+".orders"))
+		m.orders, err = broken.NewOrders(filepath.Join(s.dir, m.name+".orders"))
 	}
 	return m, err
 }
