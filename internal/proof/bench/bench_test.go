@@ -32,6 +32,7 @@ func TestParse(t *testing.T) {
 		{name: "no slots", args: "-slots 0", refused: "must be 1 or more"},
 		{name: "no promoters", args: "-promoters=", refused: "-promoters must name one"},
 		{name: "promoters that are none", args: "-promoters 1,0", refused: `-promoters: "0" is not a whole number`},
+		{name: "commits that wait too long", args: "-commits 1001", refused: "-commits 0 to 1000"},
 		{name: "a measurement that is none", args: "-only sql,speed", refused: `no measurement "speed"`},
 		{name: "a flag that is none", args: "-fast", refused: "not defined: -fast"},
 	} {
@@ -160,6 +161,29 @@ func TestTable(t *testing.T) {
 	} {
 		if !strings.Contains(text.String(), line+"\n") {
 			t.Errorf("%q is missing in\n%s", line, text.String())
+		}
+	}
+}
+
+// The table says how commits are slowed, and jobs are not expected to be created faster than
+// they can be: eight at a time, each in a commit that may wait for the one before it.
+func TestSlowCommitsAreSaid(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		commits int
+		want    string
+		pace    float64
+	}{
+		{0, "PostgreSQL with fsync", 1000},
+		{20, "Each commit waits 20 ms more (commit_delay). PostgreSQL", 200},
+		{100, "Each commit waits 100 ms more (commit_delay). PostgreSQL", 40},
+		{400, "Each fsync of PostgreSQL waits 400 ms more, and a commit for one or two of them. PostgreSQL", 10},
+	} {
+		var text strings.Builder
+		c := Config{Commits: test.commits}
+		printTable(&text, "2 cores", c, nil)
+		if !strings.Contains(text.String(), "\n"+test.want) || c.firstPace() != test.pace {
+			t.Errorf("%d ms: %v jobs a second, and\n%s", test.commits, c.firstPace(), text.String())
 		}
 	}
 }

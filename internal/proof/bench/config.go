@@ -69,7 +69,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	set.StringVar(&c.Backend, "backend", withRedis, "with -bounded, QUEUE_BACKEND of all processes")
 	set.BoolVar(&c.Stock, "stock", false, "leave PostgreSQL with its own defaults, as a server that nobody has tuned")
 	set.IntVar(&c.Tenants, "tenants", tenants, "tenants of whom the jobs are that are due each second, at one time, or waiting")
-	set.IntVar(&c.Commits, "commits", 0, "milliseconds, up to 100, that each commit waits, as on a slow disk or for a standby")
+	set.IntVar(&c.Commits, "commits", 0, fmt.Sprintf("milliseconds that each commit waits, as on a slow disk or for a standby: up to %d by PostgreSQL's commit_delay; from there to %d each fsync waits, by a library that takes a C compiler", maxDelay, maxCommits))
 	set.BoolVar(&c.Statements, "statements", false, "also say what each statement of PostgreSQL costs for each execution, where loads are steady, due at one time, or drained")
 	set.BoolVar(&c.HTTP, "http", false, "jobs that are due each second, or at one time, are of type http and call a target; otherwise they are no-op functions")
 	set.IntVar(&c.Takes, "takes", 0, "milliseconds until the target of jobs of type http answers")
@@ -159,8 +159,8 @@ func (c *Config) read(l lists) (err error) {
 		}
 	}
 	if c.Seconds < 1 || c.Slots < 1 || c.Workers < 1 || c.Burst < 1 || c.History < 1 || c.Jobs < tenants || c.Idle < 1 || c.Repeats < 1 ||
-		c.Tenants < 1 || c.Tenants > tenants || c.Commits < 0 || c.Commits > 100 {
-		return fmt.Errorf("-seconds, -slots, -workers, -burst, -history, -idle and -repeats must be 1 or more, -jobs %d, -tenants 1 to %d and -commits 0 to 100", tenants, tenants)
+		c.Tenants < 1 || c.Tenants > tenants || c.Commits < 0 || c.Commits > maxCommits {
+		return fmt.Errorf("-seconds, -slots, -workers, -burst, -history, -idle and -repeats must be 1 or more, -jobs %d, -tenants 1 to %d and -commits 0 to %d", tenants, tenants, maxCommits)
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/devstack"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/proof/broken"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -27,6 +28,10 @@ const (
 	login       = "scheduler"
 	schemaOwner = "scheduler_owner"
 	tenants     = 10
+	// maxDelay is how many ms PostgreSQL's commit_delay can be at most, and maxCommits how
+	// many a commit may wait.
+	maxDelay   = 100
+	maxCommits = 1000
 )
 
 // stack is what is measured: the stores, the programs, and the tenants whose
@@ -37,6 +42,7 @@ type stack struct {
 	progress io.Writer
 	dir      string // removed at the end
 	postgres *devstack.Postgres
+	orders   *broken.Orders // to PostgreSQL about its fsyncs; nil: it obeys none
 	redis    *devstack.Redis
 	database string // the product's, as the processes log in
 	store    *store
@@ -52,7 +58,7 @@ type stack struct {
 // open starts the stores and builds the processes. The stack is the caller's
 // to close, also after an error.
 func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
-	s := &stack{Config: c, progress: progress, pace: 1000}
+	s := &stack{Config: c, progress: progress, pace: c.firstPace()}
 	var err error
 	if s.dir, err = os.MkdirTemp("", "scheduler-bench-"); err != nil {
 		return s, err
@@ -63,7 +69,7 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	}
 	s.say("starting a private PostgreSQL and Redis, and building the processes")
 	options := devstack.Options{Dir: filepath.Join(s.dir, "stores"), Durable: true, Confirm: devstack.Say(progress), Stock: c.Stock}
-	if s.postgres, err = devstack.StartPostgres(ctx, c.ofPostgres(options)); err != nil {
+	if err := s.startPostgres(ctx, options); err != nil {
 		return s, err
 	}
 	if s.redis, err = devstack.StartRedis(ctx, options); err != nil {
@@ -81,18 +87,59 @@ func open(ctx context.Context, c Config, progress io.Writer) (*stack, error) {
 	if s.target, err = newTarget(time.Duration(c.Takes) * time.Millisecond); err != nil {
 		return s, err
 	}
-	return s, s.build(ctx)
+	if err := s.build(ctx); err != nil {
+		return s, err
+	}
+	// From here on, because the schema takes a thousand fsyncs.
+	return s, s.orders.Set(time.Duration(c.Commits)*time.Millisecond, false, 0)
 }
 
-// ofPostgres adds what PostgreSQL alone is started with.
-func (c Config) ofPostgres(o devstack.Options) devstack.Options {
-	if c.Statements {
+// startPostgres starts PostgreSQL with what it alone has beside the options.
+func (s *stack) startPostgres(ctx context.Context, o devstack.Options) error {
+	if s.Statements {
 		o.Settings = append(o.Settings, withStatements, withPlanning)
 	}
-	if c.Commits > 0 { // one of those that commit together waits
-		o.Settings = append(o.Settings, fmt.Sprintf("commit_delay=%d", 1000*c.Commits), "commit_siblings=0")
+	switch {
+	case s.slowDisk():
+		library, err := broken.Compile(ctx, s.dir)
+		if err != nil {
+			return fmt.Errorf("-commits above %d: %w", maxDelay, err)
+		}
+		if s.orders, err = broken.NewOrders(filepath.Join(s.dir, "orders")); err != nil {
+			return err
+		}
+		o.Env = s.orders.Env(library)
+	case s.Commits > 0: // one of those that commit together waits
+		o.Settings = append(o.Settings, fmt.Sprintf("commit_delay=%d", 1000*s.Commits), "commit_siblings=0")
 	}
-	return o
+	var err error
+	s.postgres, err = devstack.StartPostgres(ctx, o)
+	return err
+}
+
+// slowDisk says whether commits wait because each fsync does: commit_delay ends before.
+func (c Config) slowDisk() bool { return c.Commits > maxDelay }
+
+// commitsOf says in the table how long commits wait, and of what.
+func (c Config) commitsOf() string {
+	switch {
+	case c.slowDisk():
+		return fmt.Sprintf("Each fsync of PostgreSQL waits %d ms more, and a commit for one or two of them. ", c.Commits)
+	case c.Commits > 0:
+		return fmt.Sprintf("Each commit waits %d ms more (commit_delay). ", c.Commits)
+	default:
+		return ""
+	}
+}
+
+// firstPace is how many jobs a second are created, before any were. Each is a commit, which may
+// wait for the one before it.
+func (c Config) firstPace() float64 {
+	const usual = 1000
+	if c.Commits == 0 {
+		return usual
+	}
+	return min(usual, creators*1000/float64(2*c.Commits))
 }
 
 // prepare makes a database with the product's schema and answers its address.
@@ -175,8 +222,10 @@ func (s *stack) close() error {
 		err = errors.Join(err, s.redis.Stop())
 	}
 	if s.postgres != nil {
-		err = errors.Join(err, s.postgres.Stop())
+		// Its last checkpoint syncs every file.
+		err = errors.Join(err, s.orders.Set(0, false, 0), s.postgres.Stop())
 	}
+	s.orders.Close()
 	if s.dir != "" {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}

@@ -49,10 +49,7 @@ type latency struct{ p50, p95, p99, max time.Duration }
 // printTable writes the table, and how the product compares with the limits.
 func printTable(out io.Writer, machine string, c Config, rows []row) {
 	fmt.Fprintf(out, "%s of %d tenants, %d worker(s) of %d slots, everything on one machine: %s.\n", c.loadOf(), c.Tenants, c.Workers, c.Slots, machine)
-	if c.Commits > 0 {
-		fmt.Fprintf(out, "Each commit waits %d ms more. ", c.Commits)
-	}
-	fmt.Fprintf(out, "PostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n")
+	fmt.Fprintf(out, "%sPostgreSQL with fsync and synchronous commit, Redis with an append-only file synced each second.\n\n", c.commitsOf())
 	fmt.Fprintln(out, "| what | executions/s | start lag p50 / p99 / max (ms) | lag at the target p50 / p99 / max (ms) | backlog at the end | round trips each | WAL each (B) | CPU each: PostgreSQL / Redis / promoter / worker (µs) | CPU of all four (% of a core) | memory: the same (MB) | others had |")
 	fmt.Fprintln(out, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, r := range rows {
