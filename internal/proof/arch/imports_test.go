@@ -145,7 +145,7 @@ cmd/schedctl         | schedctl |  |  |
 proof/figures        |  |  |
 proof/broken         |  |  |
 proof/bench/bare     | clock identity postgres | pgx:store.go |  |
-proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal proof/bench/bare proof/broken proof/figures queue statistics/collect telemetry tenant | pgx:store.go |  |
+proof/bench          | app clock config db:store.go devstack devstack/child dispatch execution idempotency identity job lease postgres postgres/refusal proof/bench/bare proof/broken proof/figures queue statistics/collect statistics/rollup telemetry tenant | pgx:store.go |  |
 proof/seed           | clock devstack fault lease postgres schedule statistics/collect telemetry | pgx:store.go |  |
 cmd/seed             | proof/seed |  |  |
 api/functions        | app config executor executor/function executor/parameters executor/sandbox |  |  |

@@ -7,7 +7,7 @@
 // from /proc, and one table. It starts the real processes as an operator would
 // and changes nothing in them. It refuses to be a test with a threshold in
 // seconds, and to hide anything: an execution that is lost, repeated or not
-// completed is an error of the whole run.
+// completed, or that the roll-ups count otherwise, is an error of the whole run.
 //
 // One file per measurement; each is a function from a stack to rows. Beside
 // them, and instead of them with -bounded, adversaries take what they can while
@@ -30,27 +30,29 @@ import (
 type measurement struct {
 	name    string
 	measure func(ctx context.Context, s *stack) ([]row, error)
+	always  bool // also where -only names others
 }
 
 // measurements are in the order in which they run.
 func measurements() []measurement {
 	return []measurement{
-		{"queue", queueLimits},
-		{"sql", sqlLimits},
-		{"river", besideRiver},
-		{"steady", steady},
-		{"http", callTarget},
-		{"polled", polled},
-		{"burst", burst},
-		{"drain", drain},
-		{"fleet", drainByFleets},
-		{"limited", drainAtLimit},
-		{"promotion", promotion},
-		{"promoters", byPromoters},
-		{"neighbour", besideBacklogs},
-		{"idle", idle},
-		{"api", measureAPI},
-		{"apiload", measureAPILoad},
+		{name: "queue", measure: queueLimits},
+		{name: "sql", measure: sqlLimits},
+		{name: "river", measure: besideRiver},
+		{name: "steady", measure: steady},
+		{name: "http", measure: callTarget},
+		{name: "polled", measure: polled},
+		{name: "burst", measure: burst},
+		{name: "drain", measure: drain},
+		{name: "fleet", measure: drainByFleets},
+		{name: "limited", measure: drainAtLimit},
+		{name: "promotion", measure: promotion},
+		{name: "promoters", measure: byPromoters},
+		{name: "neighbour", measure: besideBacklogs},
+		{name: "rollups", measure: verifyRollUps, always: true},
+		{name: "idle", measure: idle},
+		{name: "api", measure: measureAPI},
+		{name: "apiload", measure: measureAPILoad},
 	}
 }
 
@@ -71,7 +73,7 @@ func Run(ctx context.Context, c Config, out, progress io.Writer) (err error) {
 	}
 	var rows []row
 	for _, m := range measurements() {
-		if len(c.Only) > 0 && !slices.Contains(c.Only, m.name) {
+		if len(c.Only) > 0 && !slices.Contains(c.Only, m.name) && !m.always {
 			continue
 		}
 		var found []row

@@ -184,7 +184,9 @@ func numbers(list string) ([]int, error) {
 func names() []string {
 	var all []string
 	for _, m := range measurements() {
-		all = append(all, m.name)
+		if !m.always {
+			all = append(all, m.name)
+		}
 	}
 	return all
 }

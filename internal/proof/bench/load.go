@@ -117,10 +117,61 @@ func (s *stack) verify(ctx context.Context, l load, before counters) error {
 	}
 	refused := int(now.since(before).stale)
 	if f.rows == l.executions() && f.runsPerJob == f.rows && f.notCompleted+f.repeated+f.strangers+refused == 0 {
+		s.loads = append(s.loads, l)
 		return nil
 	}
 	return fmt.Errorf("of %d executions %d are lost, %d doubled, %d not completed, %d run again, %d of no scheduled time, %d outcomes refused",
 		l.executions(), l.executions()-f.runsPerJob, f.rows-f.strangers-f.runsPerJob, f.notCompleted, f.repeated, f.strangers, refused)
+}
+
+// verifyRollUps fails when the roll-ups, from which statistics are answered, count another
+// number of executions of a job than its records, which are verified. It waits until the
+// promoter has rolled up all loads of this run, which takes up to a minute.
+func verifyRollUps(ctx context.Context, s *stack) (none []row, err error) {
+	if len(s.loads) == 0 {
+		return nil, nil
+	}
+	s.say("waiting until all executions are rolled up")
+	_, err = s.start(ctx, promoterName, withRedis)
+	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
+	if err != nil {
+		return nil, err
+	}
+	err = s.await(ctx, 3*time.Minute, "all executions to be rolled up", func() (bool, error) {
+		return s.store.rolledUp(ctx, s.loads[0].from)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nil, s.compareRollUps(ctx)
+}
+
+// compareRollUps compares the roll-ups of hours, days and weeks with the verified records: each
+// job has as many, all completed at the first attempt.
+func (s *stack) compareRollUps(ctx context.Context) error {
+	want := map[uuid.UUID]int64{}
+	for _, l := range s.loads {
+		for _, job := range l.jobs {
+			want[job] += int64(l.runsPerJob())
+		}
+	}
+	held, err := s.store.rollUps(ctx, want, s.loads[0].from)
+	if err != nil {
+		return err
+	}
+	for span, t := range held {
+		wrong := 0
+		for job, n := range want {
+			if t.jobs[job] != n {
+				wrong++
+			}
+		}
+		if wrong > 0 || t.others > 0 || t.whole != t.parts {
+			return fmt.Errorf("the roll-ups of each %s count another number of executions for %d of %d jobs, %d of them with another outcome, and %d in all where they count %d by job",
+				[]string{"hour", "day", "week"}[span], wrong, len(want), t.others, t.whole, t.parts)
+		}
+	}
+	return nil
 }
 
 // target is what jobs of type http call: it notes when, and answers 200 after so long.

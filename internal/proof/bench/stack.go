@@ -51,6 +51,7 @@ type stack struct {
 	tenants  []tenant.Actor
 	pace     float64 // jobs created a second, as last measured
 	running  []*process
+	loads    []load  // whose records are verified, and whose roll-ups are not
 	target   *target // of jobs of type http
 	filled   bool    // see fillOnce
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 	"github.com/scheduler-service/scheduler/internal/statistics/collect"
+	"github.com/scheduler-service/scheduler/internal/statistics/rollup"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
 )
 
@@ -125,6 +126,81 @@ func (s *stack) rollUp(ctx context.Context) error {
 	each := float64(s.History)
 	s.say("rolled up: %.1f µs, %.2f rows and %.0f bytes for each execution", float64(took.Microseconds())/each, float64(rows)/each, float64(bytes)/each)
 	return nil
+}
+
+// rolledUp says whether all executions that were due since a time, and are done, are in the
+// roll-ups.
+func (s *store) rolledUp(ctx context.Context, since time.Time) (all bool, err error) {
+	const query = `SELECT c.rolled_from IS NULL AND c.rolled_to >= (SELECT max(e.completed_at) FROM job_executions e WHERE e.scheduled_at >= $1) FROM rollup_cursor c`
+	if err := s.db.Pool().QueryRow(ctx, query, since).Scan(&all); err != nil {
+		return false, fmt.Errorf("ask what is rolled up: %w", postgres.Fault(err))
+	}
+	return all, nil
+}
+
+// rolled is how many executions the roll-ups of one span count.
+type rolled struct {
+	jobs         map[uuid.UUID]int64 // completed at the first attempt, of the jobs asked for
+	others       int64               // with another outcome, of those jobs
+	parts, whole int64               // of any job and outcome, told apart by job and not
+}
+
+// unfolded stands for the span and the part of what is counted and in no roll-up yet, which
+// statistics add to all of them.
+const unfolded = -1
+
+// rollUps reads the roll-ups of hours, days and weeks since the week of a time, each with what
+// is counted and not folded into them yet.
+func (s *store) rollUps(ctx context.Context, jobs map[uuid.UUID]int64, since time.Time) (held [3]rolled, err error) {
+	for span := range held {
+		held[span].jobs = map[uuid.UUID]int64{}
+	}
+	// In one statement, because folding moves rows from one table to the other.
+	const query = `SELECT span, part, cells FROM outcome_rollups WHERE at >= $1
+		UNION ALL SELECT $2, $2, cells FROM outcome_deltas WHERE at >= $1`
+	rows, err := s.db.Pool().Query(ctx, query, rollup.Week.Begin(since), unfolded)
+	if err != nil {
+		return held, fmt.Errorf("read the roll-ups: %w", postgres.Fault(err))
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var span, part int
+		var cells []byte
+		if err := rows.Scan(&span, &part, &cells); err != nil {
+			return held, fmt.Errorf("read the roll-ups: %w", postgres.Fault(err))
+		}
+		for i := range held {
+			if span != i && span != unfolded {
+				continue
+			}
+			if err := held[i].add(jobs, part, cells); err != nil {
+				return held, fmt.Errorf("read the roll-ups: %w", err)
+			}
+		}
+	}
+	return held, rows.Err()
+}
+
+// add counts what one roll-up holds.
+func (r *rolled) add(jobs map[uuid.UUID]int64, part int, cells []byte) error {
+	return rollup.Walk(cells, nil, func(c *rollup.Cell, _ bool) {
+		if part == rollup.Whole || part == unfolded {
+			r.whole += c.Rows
+		}
+		if part == rollup.Whole {
+			return
+		}
+		r.parts += c.Rows
+		if _, asked := jobs[c.Job]; !asked {
+			return
+		}
+		if c.Kind.Status != "completed" {
+			r.others += c.Rows
+			return
+		}
+		r.jobs[c.Job] += c.Rows - c.Retried
+		r.others += c.Retried
+	})
 }
 
 // stored is an execution of the history.

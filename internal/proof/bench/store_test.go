@@ -1,14 +1,18 @@
 package bench
 
 import (
+	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+	"github.com/scheduler-service/scheduler/internal/statistics/collect"
 )
 
 // kept is one completed execution; edit changes what is stored of it.
@@ -80,7 +84,12 @@ func TestNothingPassesHidden(t *testing.T) {
 
 func openTest(t *testing.T) *store {
 	t.Helper()
-	s, err := openStore(t.Context(), pgtest.New(t).URL, lifecycles)
+	return openStoreOf(t, pgtest.New(t).URL)
+}
+
+func openStoreOf(t *testing.T, url string) *store {
+	t.Helper()
+	s, err := openStore(t.Context(), url, lifecycles)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,5 +142,66 @@ func TestLifecycle(t *testing.T) {
 	late, err := s.lags(t.Context(), long, long.Add(2*time.Hour))
 	if err != nil || late.p50 <= 0 || late.p50 > late.p99 || late.p99 > late.max {
 		t.Errorf("lags %+v, %v", late, err)
+	}
+}
+
+// TestRollUpsAreComparedWithRecords rolls up what two jobs have done, once as it is counted and
+// once folded, with one thing wrong each time, and wants the run to fail for it.
+func TestRollUpsAreComparedWithRecords(t *testing.T) {
+	t.Parallel()
+	const deltas, folded = false, true
+	for _, test := range []struct {
+		name, want, spoil string
+		folded            bool
+	}{
+		{name: "all is counted", folded: deltas},
+		{name: "all is folded", folded: folded},
+		{"nothing is counted", "of each hour count another number of executions for 2 of 2 jobs", "DELETE FROM outcome_deltas", deltas},
+		{"a count is there twice", "of each hour count another number of executions for 2 of 2 jobs", "INSERT INTO outcome_deltas (tenant_id, at, outcomes, cells) SELECT tenant_id, at, outcomes, cells FROM outcome_deltas", deltas},
+		{"the day of one job is lost", "of each day count another number of executions for 1 of 2 jobs", "DELETE FROM outcome_rollups WHERE (tenant_id, part) IN (SELECT tenant_id, part FROM outcome_rollups WHERE part > 0 ORDER BY 1, 2 LIMIT 1) AND span = 1", folded},
+		{"the whole week is lost", "of each week count another number of executions for 0 of 2 jobs, 0 of them with another outcome, and 3 in all where they count 4 by job", "DELETE FROM outcome_rollups WHERE tenant_id = (SELECT min(tenant_id::text)::uuid FROM outcome_rollups) AND part = 0 AND span = 2", folded},
+		{"one failed", "for 1 of 2 jobs, 1 of them with another outcome", "", deltas},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			s := openStoreOf(t, database.URL)
+			from := clock.Now().Add(-10 * time.Minute).Truncate(time.Second)
+			l := load{jobs: []uuid.UUID{uuid.New(), uuid.New()}, from: from, to: from.Add(2 * time.Second)}
+			for i := range 4 {
+				k := kept{uuid.New(), l.jobs[i%2], from.Add(time.Duration(i/2) * time.Second), "completed", 1}
+				if i == 3 && strings.Contains(test.name, "failed") {
+					k.status = "failed"
+				}
+				insert(t, s, k)
+			}
+			admin, err := pgx.Connect(t.Context(), database.AdminURL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = admin.Close(context.WithoutCancel(t.Context())) })
+			check := &stack{store: s, progress: io.Discard, loads: []load{l}}
+			if err := check.rollUp(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if test.folded {
+				if _, _, err := collect.NewCollector(s.db).Fold(t.Context(), clock.Now().Add(24*time.Hour)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if done, err := s.rolledUp(t.Context(), from); !done || err != nil {
+				t.Fatalf("rolled up: %t, %v", done, err)
+			}
+			if _, err := admin.Exec(t.Context(), test.spoil); err != nil {
+				t.Fatal(err)
+			}
+			err = check.compareRollUps(t.Context())
+			switch {
+			case test.want == "" && err != nil:
+				t.Error(err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
 	}
 }
