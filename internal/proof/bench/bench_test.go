@@ -126,6 +126,24 @@ func TestCoresAreThoseOfAllPrograms(t *testing.T) {
 	}
 }
 
+func TestRiverSaysOneNumberOrFour(t *testing.T) {
+	t.Parallel()
+	for said, want := range map[string]row{
+		"24372.5\n":                 {perSecond: 24372.5, backlog: none},
+		"1000.0 1500 23000 2000000": {perSecond: 1000, backlog: none, lag: lag{p50: 1500 * time.Microsecond, p99: 23 * time.Millisecond, max: 2 * time.Second}},
+	} {
+		got, err := riverRow(said)
+		if err != nil || got.perSecond != want.perSecond || got.backlog != want.backlog || got.lag != want.lag {
+			t.Errorf("%q: got %+v, %v", said, got, err)
+		}
+	}
+	for _, said := range []string{"", "1 2", "none", "1 2 3 x"} {
+		if got, err := riverRow(said); err == nil {
+			t.Errorf("%q: got %+v", said, got)
+		}
+	}
+}
+
 func TestMedian(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
