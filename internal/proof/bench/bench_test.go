@@ -162,6 +162,8 @@ func TestTable(t *testing.T) {
 	var text strings.Builder
 	printTable(&text, "2 cores", Config{Workers: 1, Slots: 100, Tenants: 10}, []row{
 		{key: sqlKey, what: "limit: SQL alone", perSecond: 20_000, backlog: none},
+		{key: riverKey, what: "beside: River, drained", perSecond: 30_000, backlog: none},
+		{what: "limit: a stranger", perSecond: 1, backlog: none},
 		{
 			what: "1000 due each second", perSecond: 999.6, lag: lag{p50: 12 * time.Millisecond, p99: 34 * time.Millisecond, max: time.Second},
 			atTarget: lag{p50: 13 * time.Millisecond, p99: 35 * time.Millisecond, max: 2 * time.Second}, trips: 0.25, wal: 900,
@@ -171,10 +173,17 @@ func TestTable(t *testing.T) {
 		{what: "all reads", perSecond: 400, backlog: none, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}},
 	})
 	printAnswers(&text, Config{}, []row{{what: "all reads", perSecond: 400, answers: &latency{p50: 1500 * time.Microsecond, p95: 2 * time.Millisecond, p99: 3 * time.Millisecond, max: time.Second}}})
+	var api strings.Builder
+	printTable(&api, "2 cores", Config{}, []row{{what: "drained", perSecond: 1}, {what: "limit: one row read", answers: &latency{}, load: true}})
+	if strings.Contains(api.String(), "keeps a record") {
+		t.Errorf("without a row of others\n%s", api.String())
+	}
 	for _, line := range []string{
 		"| limit: SQL alone | 20000 |  |  |  |  |  |  |  |  |  |",
 		"| 1000 due each second | 1000 | 12 / 34 / 1000 | 13 / 35 / 2000 | 0 | 0.25 | 900 | 60 / 5 / 20 / 40 | 12 | – / – / – / 30 | 5 % |",
 		"- drain: 0.75 of SQL alone",
+		"| what it does | keeps a record | knows tenants | has limits | has a schedule | is durable |",
+		"| SQL alone | yes | yes | counts each tenant's | no | yes |\n| River, drained | the job itself, for a day | no | of the process alone | no | yes |\n| a stranger | ? | ? | ? | ? | ? |\n| the product | yes | yes | yes | yes, but not of what waits in the pool | yes |",
 		"| all reads | 400 | 1.5 / 2.0 / 3.0 / 1000.0 |  |",
 	} {
 		if !strings.Contains(text.String(), line+"\n") {

@@ -47,8 +47,8 @@ func queueLimits(ctx context.Context, s *stack) ([]row, error) {
 	}
 	to, err := s.read(ctx)
 	return []row{
-		{key: singleKey, what: "limit: asynq alone, one id a task", perSecond: single, backlog: none, others: others(from, to)},
-		{key: chunkedKey, what: "limit: asynq alone, 64 ids a task", perSecond: chunked, backlog: none, others: others(from, to)},
+		{key: singleKey, what: limitWord + "asynq alone, one id a task", perSecond: single, backlog: none, others: others(from, to)},
+		{key: chunkedKey, what: limitWord + "asynq alone, 64 ids a task", perSecond: chunked, backlog: none, others: others(from, to)},
 	}, err
 }
 

@@ -32,13 +32,13 @@ func besideRiver(ctx context.Context, s *stack) (rows []row, err error) {
 		if err != nil {
 			return nil, err
 		}
-		one.key, one.what = riverKey, fmt.Sprintf("beside: River, %d pending at once, drained", 2*s.Burst)
+		one.key, one.what = riverKey, fmt.Sprintf(besideWord+"River, %d pending at once, drained", 2*s.Burst)
 		rows = append(rows, one)
 	}
 	drained := median(rows, func(a, b row) int { return cmp.Compare(a.perSecond, b.perSecond) })
 	s.say("%d due each second with River", riverRate)
 	due, err := s.river(ctx, program, "river_due", "-jobs", strconv.Itoa(riverRate), "-seconds", strconv.Itoa(s.Seconds))
-	due.what = fmt.Sprintf("beside: River, %d due each second, together, inserted before; to the start of its handler", riverRate)
+	due.key, due.what = riverDueKey, fmt.Sprintf(besideWord+"River, %d due each second, together, inserted before; to the start of its handler", riverRate)
 	return []row{drained, due}, err
 }
 

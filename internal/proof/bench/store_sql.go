@@ -63,11 +63,11 @@ func sqlLimits(ctx context.Context, s *stack) ([]row, error) {
 		s.sayCosts(from, to, float64(lived))
 		rows = append(rows, row{
 			wal:       (to.wal - from.wal) / float64(lived),
-			what:      fmt.Sprintf("limit: SQL alone, insert %d, claim %d, complete %d at a time", one.insert, one.claim, one.complete),
+			what:      fmt.Sprintf(limitWord+"SQL alone, insert %d, claim %d, complete %d at a time", one.insert, one.claim, one.complete),
 			perSecond: median(all, cmp.Compare), backlog: none, others: others(from, to),
 		})
 	}
-	rows[len(rows)-1].key = sqlKey
+	rows[0].key, rows[1].key = sqlLargeKey, sqlKey
 	return rows, nil
 }
 

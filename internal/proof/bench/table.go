@@ -12,12 +12,56 @@ const none = -1
 
 // The rows that others are compared with.
 const (
-	singleKey  = "single"
-	chunkedKey = "chunked"
-	sqlKey     = "sql"
-	drainKey   = "drain"
-	riverKey   = "river"
+	singleKey   = "single"
+	chunkedKey  = "chunked"
+	sqlLargeKey = "sql large"
+	sqlKey      = "sql"
+	drainKey    = "drain"
+	riverKey    = "river"
+	riverDueKey = "river due"
 )
+
+// The beginnings of rows that are not the product.
+const (
+	limitWord  = "limit: "
+	besideWord = "beside: "
+)
+
+// traits are what is done in the time that a row measures.
+type traits struct{ record, tenants, limits, schedule, durable string }
+
+// does says it of the rows that are not the product, by their keys.
+func does() map[string]traits {
+	const yes, no = "yes", "no"
+	asynq := traits{record: no, tenants: no, limits: no, schedule: no, durable: "but for a second"}
+	sql := traits{record: yes, tenants: yes, limits: "counts each tenant's", schedule: no, durable: yes}
+	river := traits{record: "the job itself, for a day", tenants: no, limits: "of the process alone", schedule: no, durable: yes}
+	due := river
+	due.schedule = "a time of each job"
+	return map[string]traits{singleKey: asynq, chunkedKey: asynq, sqlLargeKey: sql, sqlKey: sql, riverKey: river, riverDueKey: due}
+}
+
+// printTraits says of the rows that are not the product what they do and leave out, because
+// most of the difference to the product is what they leave out.
+func printTraits(out io.Writer, rows []row) {
+	head := "| what it does | keeps a record | knows tenants | has limits | has a schedule | is durable |\n| --- | --- | --- | --- | --- | --- |\n"
+	for _, r := range rows {
+		name, limit := strings.CutPrefix(r.what, limitWord)
+		name, beside := strings.CutPrefix(name, besideWord)
+		if !r.ofLoad() || !limit && !beside {
+			continue
+		}
+		t, known := does()[r.key]
+		if !known {
+			t = traits{"?", "?", "?", "?", "?"}
+		}
+		fmt.Fprintf(out, "%s| %s | %s | %s | %s | %s | %s |\n", head, name, t.record, t.tenants, t.limits, t.schedule, t.durable)
+		head = ""
+	}
+	if head == "" {
+		fmt.Fprint(out, "| the product | yes | yes | yes | yes, but not of what waits in the pool | yes |\n\n")
+	}
+}
 
 // row is one line of the table. Cells that are zero, or none, are left empty.
 type row struct {
@@ -60,6 +104,7 @@ func printTable(out io.Writer, machine string, c Config, rows []row) {
 			optional("%.2f", r.trips), optional("%.0f", r.wal), byProgram(r.cpu), optional("%.0f", 100*r.cores), byProgram(r.memory), optional("%.0f %%", 100*r.others))
 	}
 	fmt.Fprintln(out)
+	printTraits(out, rows)
 	printRatios(out, rows)
 }
 
@@ -95,7 +140,7 @@ func printRatios(out io.Writer, rows []row) {
 	}
 	for _, key := range []string{riverKey, sqlKey, chunkedKey, singleKey} {
 		if limit, ok := byKey[key]; ok {
-			fmt.Fprintf(out, "- drain: %.2f of %s\n", drained.perSecond/limit.perSecond, strings.TrimPrefix(strings.TrimPrefix(limit.what, "limit: "), "beside: "))
+			fmt.Fprintf(out, "- drain: %.2f of %s\n", drained.perSecond/limit.perSecond, strings.TrimPrefix(strings.TrimPrefix(limit.what, limitWord), besideWord))
 		}
 	}
 }
