@@ -1402,25 +1402,27 @@ func (q *Queries) OldestDue(ctx context.Context, now *time.Time) (OldestDueRow, 
 const ParkJobs = `-- name: ParkJobs :many
 UPDATE scheduled_jobs j SET
     status = 'inactive', status_reason = u.reason, status_by = 'system', status_at = coalesce($1::timestamptz, now())
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::int[]) AS version, unnest($4::text[]) AS reason) u
-WHERE j.id = u.id AND j.version = u.version AND j.status = 'active' RETURNING j.id
+FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::int[]) AS version, unnest($4::timestamptz[]) AS due, unnest($5::text[]) AS reason) u
+WHERE j.id = u.id AND j.version = u.version AND j.next_execution_at = u.due AND j.status = 'active' RETURNING j.id
 `
 
 type ParkJobsParams struct {
 	Now      *time.Time
 	Ids      []uuid.UUID
 	Versions []int32
+	Due      []time.Time
 	Reasons  []string
 }
 
 // Cross-tenant: the promoter. A job that cannot be promoted becomes inactive and
 // keeps its next scheduled time, so that a resume loses nothing. One that was
-// changed meanwhile is tried again.
+// changed, or promoted by another promoter, meanwhile is tried again.
 func (q *Queries) ParkJobs(ctx context.Context, arg ParkJobsParams) ([]uuid.UUID, error) {
 	rows, err := q.db.Query(ctx, ParkJobs,
 		arg.Now,
 		arg.Ids,
 		arg.Versions,
+		arg.Due,
 		arg.Reasons,
 	)
 	if err != nil {

@@ -305,11 +305,11 @@ SELECT concat(set_config('lock_timeout', @lock_timeout::text, true), set_config(
 -- name: ParkJobs :many
 -- Cross-tenant: the promoter. A job that cannot be promoted becomes inactive and
 -- keeps its next scheduled time, so that a resume loses nothing. One that was
--- changed meanwhile is tried again.
+-- changed, or promoted by another promoter, meanwhile is tried again.
 UPDATE scheduled_jobs j SET
     status = 'inactive', status_reason = u.reason, status_by = 'system', status_at = coalesce(sqlc.narg(now)::timestamptz, now())
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version, unnest(@reasons::text[]) AS reason) u
-WHERE j.id = u.id AND j.version = u.version AND j.status = 'active' RETURNING j.id;
+FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version, unnest(@due::timestamptz[]) AS due, unnest(@reasons::text[]) AS reason) u
+WHERE j.id = u.id AND j.version = u.version AND j.next_execution_at = u.due AND j.status = 'active' RETURNING j.id;
 
 -- name: NextDue :one
 -- Cross-tenant: the promoter, which sleeps until then. In the past when

@@ -53,6 +53,13 @@ func TimedOut(err error) bool {
 	return errors.As(err, &pe) && (pe.Code == canceled || pe.Code == lockNotAvailable)
 }
 
+// LockTimedOut reports whether a statement waited for one lock for longer than the server lets
+// it. The session that holds the lock is to blame, and not a row. TimedOut reports it, too.
+func LockTimedOut(err error) bool {
+	var pe *pgconn.PgError
+	return errors.As(err, &pe) && pe.Code == lockNotAvailable
+}
+
 // Refused reports whether the database refused what a statement wrote, so that
 // repeating the statement fails again: a constraint, a trigger, a value that no
 // column holds, a row that is too large, a partition that is missing. The caller

@@ -32,7 +32,7 @@ func AsOwner(ctx context.Context, ownerURL string, fn func(q *db.Queries) error)
 func asOwner(ctx context.Context, ownerURL string, fn func(conn *pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, ownerURL)
 	if err != nil {
-		return fmt.Errorf("connect as the owner to %s: %w", Redacted(ownerURL), Fault(err))
+		return fmt.Errorf("connect as the owner to %s: %w", redacted(ownerURL), Fault(err))
 	}
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)

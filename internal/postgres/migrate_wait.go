@@ -38,7 +38,7 @@ WHERE w.datname = current_database() AND w.application_name = $1`
 func watchLocks(ctx context.Context, ownerURL string) (*lockWatch, error) {
 	conn, err := pgx.Connect(ctx, ownerURL)
 	if err != nil {
-		return nil, fmt.Errorf("connect as the owner to %s: %w", Redacted(ownerURL), Fault(err))
+		return nil, fmt.Errorf("connect as the owner to %s: %w", redacted(ownerURL), Fault(err))
 	}
 	watching, cancel := context.WithCancel(ctx)
 	w := &lockWatch{cancel: cancel, done: make(chan struct{})}

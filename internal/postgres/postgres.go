@@ -197,9 +197,9 @@ func (d *DB) Ping(ctx context.Context) error {
 	return Fault(conn.Ping(ctx))
 }
 
-// Redacted is a database address without its password and parameters, for
+// redacted is a database address without its password and parameters, for
 // messages.
-func Redacted(url string) string {
+func redacted(url string) string {
 	c, err := pgx.ParseConfig(url)
 	if err != nil {
 		return "(unreadable)"

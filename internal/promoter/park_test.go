@@ -1,7 +1,6 @@
 package promoter_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -224,34 +222,15 @@ func TestALockParksNobody(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	jobs, due := b.manyDue(t, 2)
-	engine, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: 500 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(engine.Close)
-	// A superuser's session: one of a process may stand in a transaction for five seconds only.
-	beside, err := pgx.Connect(t.Context(), b.database.AdminURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = beside.Close(context.WithoutCancel(t.Context())) }()
-	locking, err := beside.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := locking.Exec(t.Context(), "LOCK TABLE active_executions IN SHARE ROW EXCLUSIVE MODE"); err != nil {
-		t.Fatal(err)
-	}
-	b.engine = engine
+	release := b.holds(t, "LOCK TABLE active_executions IN SHARE ROW EXCLUSIVE MODE")
+	b.impatient(t)
 	p := b.another()
 	for range 3 {
 		if report, err := p.Pass(t.Context(), due); err == nil && report.Promoted+report.Parked > 0 {
 			t.Errorf("the pass made %+v of what it may not write", report)
 		}
 	}
-	if err := locking.Rollback(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	release()
 	if parked := b.drain(t, p, due); parked != 0 {
 		t.Fatalf("%d jobs were parked", parked)
 	}

@@ -17,7 +17,7 @@ func (s *store) park(ctx context.Context, now time.Time, jobs []badJob) (done ma
 	params := db.ParkJobsParams{Now: postgres.At(now)}
 	for _, k := range jobs {
 		params.Ids, params.Versions = append(params.Ids, k.job.id), append(params.Versions, int32(k.job.version))
-		params.Reasons = append(params.Reasons, k.reason())
+		params.Due, params.Reasons = append(params.Due, k.job.due), append(params.Reasons, k.reason())
 	}
 	err = s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		ids, err := tx.ParkJobs(ctx, params)

@@ -201,10 +201,11 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 
 // accuse decides about a job that failed alone. One that is refused is parked. One
 // that takes too long is parked when it did so several times while other batches were
-// committed; else the database may be slow, and the job goes back to the others.
+// committed; else the database may be slow, and the job goes back to the others. So does
+// one that waited for a lock, of its executions for example, which another session holds.
 func (p *Promoter) accuse(ctx context.Context, now time.Time, one part, c claim, err error) (parked int) {
-	if len(c.jobs) == 0 {
-		return 0 // somebody else holds it
+	if len(c.jobs) == 0 || postgres.LockTimedOut(err) {
+		return 0 // somebody else holds it, or a row that it needs
 	}
 	if !postgres.TimedOut(err) {
 		return p.park(ctx, now, []badJob{{job: &c.jobs[0], kind: "refused", what: refusal(err)}})
