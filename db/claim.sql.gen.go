@@ -252,6 +252,18 @@ func (q *Queries) ClaimLimitedExecutions(ctx context.Context, arg ClaimLimitedEx
 	return items, nil
 }
 
+const CommitWithoutFlush = `-- name: CommitWithoutFlush :exec
+SELECT set_config('synchronous_commit', 'off', true)
+`
+
+// Has the commit that follows wait neither for the disk nor for a standby. For a transaction
+// that has locked rows and has nothing to tell: a crash may undo it, and nobody would notice. What
+// a later transaction made of it is not kept without it.
+func (q *Queries) CommitWithoutFlush(ctx context.Context) error {
+	_, err := q.db.Exec(ctx, CommitWithoutFlush)
+	return err
+}
+
 const ListUnclaimedExecutions = `-- name: ListUnclaimedExecutions :many
 SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot, e.awaits_turn AS limited
 FROM active_executions e

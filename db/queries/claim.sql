@@ -102,3 +102,9 @@ WHERE e.id = ANY (ARRAY(SELECT start_runs(a.ids, a.tenant_ids, a.job_types, a.ke
 RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_type, e.job_type, e.priority, e.parameters,
           e.attempt, e.max_attempts, e.lease_token, e.timeout_ms, e.started_at::timestamptz AS started_at, clock.at::timestamptz AS claimed_at,
           CASE WHEN e.attempt = 1 AND e.trigger_type = 'scheduled' AND e.held_until IS NULL THEN e.scheduled_at ELSE e.available_at END::timestamptz AS due_at;
+
+-- name: CommitWithoutFlush :exec
+-- Has the commit that follows wait neither for the disk nor for a standby. For a transaction
+-- that has locked rows and has nothing to tell: a crash may undo it, and nobody would notice. What
+-- a later transaction made of it is not kept without it.
+SELECT set_config('synchronous_commit', 'off', true);

@@ -87,10 +87,23 @@ func (s *Store) claimLimited(ctx context.Context, of limited, p db.ClaimLimitedE
 		if p.Ids, held, err = s.lockJobs(ctx, tx, of); err != nil || len(p.Ids) == 0 {
 			return err
 		}
-		won, err = claimLocked(ctx, tx, p)
-		return err
+		if won, err = claimLocked(ctx, tx, p); err != nil || len(won) > 0 {
+			return err
+		}
+		return unlockJobs(ctx, tx)
 	})
 	return won, held, err
+}
+
+// unlockJobs ends a claim that won nothing. Its jobs are free at once: triggers and promoters may
+// wait for them, and the commit would take as long as the disk does. It is not rolled back, because
+// a claim that met a limit has marked the tenant, so that the end of a run names the next one.
+func unlockJobs(ctx context.Context, tx *postgres.Tx) error {
+	err := tx.CommitWith(ctx, func(q *db.Queries) error { return q.CommitWithoutFlush(ctx) })
+	if err != nil {
+		return fmt.Errorf("unlock the jobs of a claim: %w", err)
+	}
+	return nil
 }
 
 // waitEvery is how many claims of limited executions come to each one that waits for the

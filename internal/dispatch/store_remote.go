@@ -154,6 +154,9 @@ func (s *Store) claimRemoteLimited(ctx context.Context, c RemoteClaim) (won []Cl
 		}); err != nil {
 			return err
 		}
+		if len(won) == 0 {
+			return unlockJobs(ctx, tx)
+		}
 		return awaitRemote(ctx, tx, c, won)
 	})
 	if err != nil {

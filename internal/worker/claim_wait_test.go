@@ -14,6 +14,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
 // holding returns a store, a worker that may claim with it, and a transaction that stays
@@ -263,6 +264,39 @@ func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 	won, _, err := store.Claim(t.Context(), worker, uuid.New(), ids)
 	if err != nil || !slices.Equal(idsOf(won), ids) {
 		t.Errorf("claimed %v once the permits are dealt again, %v", idsOf(won), err)
+	}
+}
+
+// A claim that wins nothing does not keep its jobs while its commit is written to the disk. It
+// commits all the same: it met the limit of its tenant, and the mark of that has to stay.
+func TestAClaimThatWinsNothingWaitsForNoDisk(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	first, limited := b.pending(nil), b.pending(func(s *job.Spec) { s.MaxConcurrent = 1 })
+	b.exec("UPDATE active_executions SET concurrency_limit = 1 WHERE id = $1", limited.ID)
+	b.exec("DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET synchronous_commit = on', current_database()); END $$") // the server of tests has it off
+	b.engine = open(t, b.database.URL, postgres.Engine)
+	store, worker, _ := holding(t, b, dispatch.Config{TenantMaxRunning: func() int { return 1 }})
+	b.exec(`CREATE TABLE commits (flushed boolean);
+		CREATE FUNCTION note_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$
+		BEGIN INSERT INTO public.commits VALUES (current_setting('synchronous_commit') = 'on'); RETURN NULL; END $$;
+		CREATE CONSTRAINT TRIGGER note_commit AFTER UPDATE ON running_shards DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_commit()`)
+	for _, want := range []struct {
+		id      uuid.UUID
+		won     int
+		flushed bool
+	}{{first.ID, 1, true}, {limited.ID, 0, false}} {
+		b.exec("DELETE FROM commits")
+		won, _, err := store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{want.id})
+		if err != nil || len(won) != want.won {
+			t.Fatalf("claimed %d, %v; want %d", len(won), err, want.won)
+		}
+		if n, other := b.count("SELECT count(*) FROM commits WHERE flushed = $1", want.flushed), b.count("SELECT count(*) FROM commits WHERE flushed <> $1", want.flushed); n == 0 || other != 0 {
+			t.Errorf("a claim of %d waits for the disk: want %t; so it is for %d rows, and not for %d", want.won, want.flushed, n, other)
+		}
+	}
+	if n := b.count("SELECT count(*) FROM running_shards WHERE tenant_id = $1 AND backlogged_at IS NOT NULL", b.who.TenantID); n != 1 {
+		t.Error("that the tenant is at its limit was not kept")
 	}
 }
 
