@@ -74,6 +74,9 @@ func TestTargetNotesCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = answer.Body.Close()
+	if late := to.take(at.Add(time.Microsecond), clock.Now()); len(late) > 0 {
+		t.Errorf("a call that was due before: %v", late)
+	}
 	late := to.take(at, at.Add(time.Microsecond))
 	if len(late) != 1 || late[0] <= 0 {
 		t.Errorf("a call that was due at %v: %v", at, late)
