@@ -353,7 +353,7 @@ func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 	if report.Missed > 0 {
 		p.c.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
 	}
-	if report.Claimed == 0 && p.quiet.lastsStill() {
+	if (report.Claimed == 0 || p.quiet.behind > 0) && p.quiet.lastsStill() {
 		turn.Await(min(p.quiet.left(), p.pollEvery()))
 	} else {
 		turn.Again(report.pause(mark.Elapsed(), p.pacer.left()))

@@ -24,8 +24,11 @@ const quietFor = time.Minute
 // and lock each other out. It takes over what is late, so a promoter that ended, or that has
 // more to do than it can, costs no more than these times.
 const (
-	// yieldFor is how long it lets the others go first, and how late a job is that they left.
+	// yieldFor is how long it lets the others go first, and how late a job is that they left,
+	// unless they have taken one since its last look.
 	yieldFor = 25 * time.Millisecond
+	// tooLate is how late a job is that the others left although they go on: they are too few.
+	tooLate = 250 * time.Millisecond
 	// mostBehind is after how many looks that found nothing left it looks no more seldom: every
 	// 50 ms. Every 100 ms saves little more, and a promoter that takes over has to plan its
 	// statements first.
@@ -40,14 +43,15 @@ type quiet struct {
 	lasts  time.Duration // zero: there is none
 	next   time.Time     // when a job is due at its end; zero: it ends for another reason
 	behind int           // how often others were quicker, one after the other; zero: it does not follow
+	seen   time.Time     // when the job was due that was next at its last look
 }
 
 // after notes what a pass found that began so.
 func (q *quiet) after(began clock.Mark, r Report) {
 	switch {
-	case r.Claimed > 0:
+	case r.Claimed > 0 && !r.besideOthers():
 		q.behind = 0
-	case q.expired(r.At):
+	case r.Claimed > 0 || q.expired(r.At):
 		q.fallBehind()
 	}
 	q.began = began
@@ -55,15 +59,23 @@ func (q *quiet) after(began clock.Mark, r Report) {
 	switch {
 	case r.Next.After(r.At):
 		q.endsWith(r.Next, r.At, 0)
-	case r.Claimed == 0 && q.behind > 0:
+	case q.behind > 0:
 		q.lasts, q.next = q.yield(), r.Next // another one holds it
 	}
 }
 
+// besideOthers says whether another promoter had a pass meanwhile: a job was due that this one
+// could not take. One that is too late is held by somebody else for a long time.
+func (r Report) besideOthers() bool {
+	return !r.Next.IsZero() && !r.Next.After(r.At) && r.At.Sub(r.Next) < tooLate
+}
+
 // leaves says whether to leave a job to the others that is next as of a time, although it is due:
-// a promoter that follows takes only what is late.
+// a promoter that follows takes only what is late, and while the others go on what is too late.
 func (q *quiet) leaves(next, at time.Time) bool {
-	return q.behind > 0 && at.Sub(next) < yieldFor
+	late, goOn := at.Sub(next), next.After(q.seen)
+	q.seen = next
+	return q.behind > 0 && (late < yieldFor || goOn && late < tooLate)
 }
 
 // outdone notes that a promoter that follows looked when something was due, and found nothing late.

@@ -30,6 +30,8 @@ func TestPromoterFollowsTheOneThatWasQuicker(t *testing.T) {
 		{"it woke up too early", 0, Report{At: due.Add(-time.Millisecond), Next: due}, 0, time.Millisecond},
 		{"nothing is due for long", 1, Report{At: due, Next: due.Add(time.Hour)}, 2, quietFor},
 		{"there may be more", 0, Report{Claimed: 1, At: due}, 0, 0},
+		{"another one had a pass beside it", 0, Report{Claimed: 1, At: due, Next: due.Add(-time.Millisecond)}, 1, yieldFor},
+		{"somebody holds a job for long", 1, Report{Claimed: 1, At: due, Next: due.Add(-tooLate)}, 0, 0},
 	} {
 		q := quiet{behind: test.behind}
 		q.endsWith(due, at, 0)
@@ -70,11 +72,29 @@ func TestPromoterThatFollowsTakesWhatIsLate(t *testing.T) {
 	for _, test := range []struct {
 		behind int
 		late   time.Duration
+		goOn   bool // the others have taken a job since the last look
 		leaves bool
-	}{{0, 0, false}, {0, time.Second, false}, {1, 0, true}, {1, yieldFor - 1, true}, {1, yieldFor, false}, {mostBehind, yieldFor, false}} {
-		q := quiet{behind: test.behind}
-		if got := q.leaves(at.Add(-test.late), at); got != test.leaves {
-			t.Errorf("%d behind, %v late: leaves it: %t", test.behind, test.late, got)
+	}{
+		{0, 0, true, false},
+		{0, time.Second, true, false},
+		{1, 0, false, true},
+		{1, yieldFor - 1, false, true},
+		{1, yieldFor, false, false},
+		{1, yieldFor, true, true},
+		{1, tooLate - 1, true, true},
+		{1, tooLate, true, false},
+		{mostBehind, yieldFor, false, false},
+	} {
+		next := at.Add(-test.late)
+		q := quiet{behind: test.behind, seen: next}
+		if test.goOn {
+			q.seen = next.Add(-time.Microsecond)
+		}
+		if got := q.leaves(next, at); got != test.leaves {
+			t.Errorf("%+v: leaves it: %t", test, got)
+		}
+		if q.behind > 0 && test.late >= yieldFor && q.leaves(next, at) {
+			t.Errorf("%+v: it leaves a late job a second time", test)
 		}
 	}
 	q := quiet{behind: 1}
