@@ -54,6 +54,43 @@ func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error 
 	return err
 }
 
+const AwaitDueJob = `-- name: AwaitDueJob :many
+WITH due AS MATERIALIZED (
+    SELECT id FROM scheduled_jobs
+    WHERE id = $1 AND status = 'active' AND next_execution_at <= coalesce($2::timestamptz, now())
+    FOR NO KEY UPDATE
+)
+SELECT clock_timestamp()::timestamptz AS at FROM due
+`
+
+type AwaitDueJobParams struct {
+	ID  uuid.UUID
+	Now *time.Time
+}
+
+// Cross-tenant: the promoter, for a job that is late and that scans have found locked.
+// Stands in line for the row, which ClaimDueJobs would skip, and locks it for ClaimDueJobs
+// in the same transaction. And when it had it: the wait may have put that off.
+func (q *Queries) AwaitDueJob(ctx context.Context, arg AwaitDueJobParams) ([]time.Time, error) {
+	rows, err := q.db.Query(ctx, AwaitDueJob, arg.ID, arg.Now)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []time.Time
+	for rows.Next() {
+		var at time.Time
+		if err := rows.Scan(&at); err != nil {
+			return nil, err
+		}
+		items = append(items, at)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BoundStatements = `-- name: BoundStatements :many
 SELECT concat(set_config('lock_timeout', $1::text, true), set_config('statement_timeout', $2::text, true))::text AS bounds
 `
@@ -1357,24 +1394,45 @@ func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, e
 }
 
 const NextDue = `-- name: NextDue :one
-SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
-                 WHERE status = 'active' AND next_execution_at >= $1::timestamptz
-                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+SELECT coalesce(j.next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+       coalesce(j.id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
+       coalesce(j.tenant_id, '00000000-0000-0000-0000-000000000000')::uuid AS tenant_id,
        (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us
+FROM (SELECT 1) AS always
+LEFT JOIN LATERAL (
+    SELECT s.id, s.tenant_id, s.next_execution_at FROM scheduled_jobs s
+    WHERE s.status = 'active' AND s.next_execution_at >= $1::timestamptz
+      AND s.id <> ALL ($2::uuid[]) AND s.tenant_id <> ALL ($3::uuid[])
+    ORDER BY s.next_execution_at LIMIT 1
+) j ON true
 `
 
-type NextDueRow struct {
-	NextAt time.Time
-	HeldUs int64
+type NextDueParams struct {
+	Since         time.Time
+	ExceptIds     []uuid.UUID
+	ExceptTenants []uuid.UUID
 }
 
-// Cross-tenant: the promoter, which sleeps until then. In the past when
-// somebody else holds the row of a due job locked. One step into
-// scheduled_jobs_due. And for how many microseconds the transaction has lasted.
-func (q *Queries) NextDue(ctx context.Context, since time.Time) (NextDueRow, error) {
-	row := q.db.QueryRow(ctx, NextDue, since)
+type NextDueRow struct {
+	NextAt   time.Time
+	JobID    uuid.UUID
+	TenantID uuid.UUID
+	HeldUs   int64
+}
+
+// Cross-tenant: the promoter, which sleeps until then. In the past, with its job, when
+// somebody else holds the row of a due job locked. Passes over the jobs that batches pass
+// over, too. One step into scheduled_jobs_due. And for how many microseconds the
+// transaction has lasted.
+func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) (NextDueRow, error) {
+	row := q.db.QueryRow(ctx, NextDue, arg.Since, arg.ExceptIds, arg.ExceptTenants)
 	var i NextDueRow
-	err := row.Scan(&i.NextAt, &i.HeldUs)
+	err := row.Scan(
+		&i.NextAt,
+		&i.JobID,
+		&i.TenantID,
+		&i.HeldUs,
+	)
 	return i, err
 }
 
@@ -1447,9 +1505,16 @@ const PollDue = `-- name: PollDue :one
 SELECT now()::timestamptz AS at,
        coalesce((SELECT next_execution_at FROM scheduled_jobs
                  WHERE status = 'active' AND next_execution_at >= $1::timestamptz
+                   AND id <> ALL ($2::uuid[]) AND tenant_id <> ALL ($3::uuid[])
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
        EXISTS (SELECT 1 FROM backfills WHERE status = 'running' AND next_batch_at <= now())::boolean AS backfill_due
 `
+
+type PollDueParams struct {
+	Since         time.Time
+	ExceptIds     []uuid.UUID
+	ExceptTenants []uuid.UUID
+}
 
 type PollDueRow struct {
 	At          time.Time
@@ -1459,8 +1524,8 @@ type PollDueRow struct {
 
 // Cross-tenant: the promoter, while nothing is due. When the next job is, as NextDue
 // has it, and whether a backfill is due. One step into an index each.
-func (q *Queries) PollDue(ctx context.Context, since time.Time) (PollDueRow, error) {
-	row := q.db.QueryRow(ctx, PollDue, since)
+func (q *Queries) PollDue(ctx context.Context, arg PollDueParams) (PollDueRow, error) {
+	row := q.db.QueryRow(ctx, PollDue, arg.Since, arg.ExceptIds, arg.ExceptTenants)
 	var i PollDueRow
 	err := row.Scan(&i.At, &i.NextAt, &i.BackfillDue)
 	return i, err

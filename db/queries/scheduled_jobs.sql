@@ -312,17 +312,36 @@ FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version, un
 WHERE j.id = u.id AND j.version = u.version AND j.next_execution_at = u.due AND j.status = 'active' RETURNING j.id;
 
 -- name: NextDue :one
--- Cross-tenant: the promoter, which sleeps until then. In the past when
--- somebody else holds the row of a due job locked. One step into
--- scheduled_jobs_due. And for how many microseconds the transaction has lasted.
-SELECT coalesce((SELECT next_execution_at FROM scheduled_jobs
-                 WHERE status = 'active' AND next_execution_at >= @since::timestamptz
-                 ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
-       (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us;
+-- Cross-tenant: the promoter, which sleeps until then. In the past, with its job, when
+-- somebody else holds the row of a due job locked. Passes over the jobs that batches pass
+-- over, too. One step into scheduled_jobs_due. And for how many microseconds the
+-- transaction has lasted.
+SELECT coalesce(j.next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_at,
+       coalesce(j.id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
+       coalesce(j.tenant_id, '00000000-0000-0000-0000-000000000000')::uuid AS tenant_id,
+       (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us
+FROM (SELECT 1) AS always
+LEFT JOIN LATERAL (
+    SELECT s.id, s.tenant_id, s.next_execution_at FROM scheduled_jobs s
+    WHERE s.status = 'active' AND s.next_execution_at >= @since::timestamptz
+      AND s.id <> ALL (@except_ids::uuid[]) AND s.tenant_id <> ALL (@except_tenants::uuid[])
+    ORDER BY s.next_execution_at LIMIT 1
+) j ON true;
 
 -- name: TransactionTime :one
 -- For how many microseconds the transaction has lasted.
 SELECT (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us;
+
+-- name: AwaitDueJob :many
+-- Cross-tenant: the promoter, for a job that is late and that scans have found locked.
+-- Stands in line for the row, which ClaimDueJobs would skip, and locks it for ClaimDueJobs
+-- in the same transaction. And when it had it: the wait may have put that off.
+WITH due AS MATERIALIZED (
+    SELECT id FROM scheduled_jobs
+    WHERE id = @id AND status = 'active' AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+    FOR NO KEY UPDATE
+)
+SELECT clock_timestamp()::timestamptz AS at FROM due;
 
 -- name: PollDue :one
 -- Cross-tenant: the promoter, while nothing is due. When the next job is, as NextDue
@@ -330,6 +349,7 @@ SELECT (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held
 SELECT now()::timestamptz AS at,
        coalesce((SELECT next_execution_at FROM scheduled_jobs
                  WHERE status = 'active' AND next_execution_at >= @since::timestamptz
+                   AND id <> ALL (@except_ids::uuid[]) AND tenant_id <> ALL (@except_tenants::uuid[])
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
        EXISTS (SELECT 1 FROM backfills WHERE status = 'running' AND next_batch_at <= now())::boolean AS backfill_due;
 

@@ -50,7 +50,7 @@ func read(t *testing.T, tx *postgres.Tx) error {
 }
 
 func row(t *testing.T, q *db.Queries) error {
-	_, err := q.NextDue(t.Context(), time.Time{})
+	_, err := q.NextDue(t.Context(), db.NextDueParams{})
 	return err
 }
 
@@ -183,7 +183,7 @@ func TestTheLastReadComesWithTheCommit(t *testing.T) {
 					return err
 				}
 				n, err = q.CountExecutions(t.Context(), db.CountExecutionsParams{TenantID: tenant, At: day, Added: 1})
-				if _, again := q.NextDue(t.Context(), time.Time{}); again == nil {
+				if _, again := q.NextDue(t.Context(), db.NextDueParams{}); again == nil {
 					t.Error("something was read after the commit")
 				}
 				if late := q.EnsureRunningCount(t.Context(), absent); late == nil {

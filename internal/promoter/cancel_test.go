@@ -53,7 +53,10 @@ func TestDeletionMeetsARetry(t *testing.T) {
 }
 
 // untilBlocked waits until a session of this database waits for a lock.
-func (b *bundle) untilBlocked(t *testing.T) {
+func (b *bundle) untilBlocked(t *testing.T) { t.Helper(); b.untilWaiting(t, 1) }
+
+// untilWaiting waits until so many sessions of this database wait for a lock.
+func (b *bundle) untilWaiting(t *testing.T, sessions int) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {
@@ -63,10 +66,10 @@ func (b *bundle) untilBlocked(t *testing.T) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	limit := time.After(time.Minute)
-	for waiting := 0; waiting == 0; {
+	for waiting := 0; waiting < sessions; {
 		select {
 		case <-limit:
-			t.Fatal("no session waits for a lock")
+			t.Fatalf("%d sessions wait for a lock, want %d", waiting, sessions)
 		case <-tick.C:
 		}
 		err := conn.QueryRow(t.Context(),

@@ -2,6 +2,7 @@ package promoter
 
 import (
 	"maps"
+	"sync"
 	"time"
 
 	"github.com/google/uuid"
@@ -12,9 +13,10 @@ const maxCatchingUp = 10_000
 
 // lateStarts spreads late runs over time, so that an outage is not followed by a
 // stampede on the tenants' targets: it hands out places at a steady rate, to each
-// tenant for itself.
+// tenant for itself. Passes beside one another may hand out the same ones.
 type lateStarts struct {
 	rate func() int // late runs of a tenant in a second; nil: one
+	mu   sync.Mutex // of last
 	// last is the start that a tenant got last. A time in the past is treated as
 	// absent, and is forgotten.
 	last map[uuid.UUID]time.Time
@@ -37,6 +39,8 @@ func (c *lateStarts) begin() *places {
 
 // next is when the next late run of a tenant may start, by the database's clock.
 func (p *places) next(tenant uuid.UUID, now time.Time) time.Time {
+	p.from.mu.Lock()
+	defer p.from.mu.Unlock()
 	last, ok := p.last(tenant)
 	if !ok && len(p.from.last)+len(p.handed) >= maxCatchingUp {
 		tenant = uuid.Nil
@@ -64,6 +68,8 @@ func (p *places) last(tenant uuid.UUID) (time.Time, bool) {
 
 // commit makes what a pass handed out count, and forgets what has passed.
 func (p *places) commit(now time.Time) {
+	p.from.mu.Lock()
+	defer p.from.mu.Unlock()
 	if p.from.last == nil {
 		p.from.last = map[uuid.UUID]time.Time{}
 	}

@@ -85,6 +85,113 @@ func TestALockOnItsExecutionParksNoJob(t *testing.T) {
 	b.promotedAll(t, []job.Job{j, other}, due, now)
 }
 
+// lockJob locks the row of a job, as a trigger and a claim do.
+const lockJob = "SELECT FROM scheduled_jobs WHERE id = $1 FOR UPDATE"
+
+// A job whose row somebody always holds, and somebody else waits for, is never free for a scan.
+// The promoter stands in line for it, and goes on with the jobs of others meanwhile. When it
+// has the row it promotes the job, by the time that it is then.
+func TestAJobThatIsNeverFreeHasItsTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.neighbour(t)
+	j := b.create(t, nil)
+	b.dueAt(t, j, clockIn(-2*time.Second))
+	release := b.holds(t, lockJob, j.ID)
+	var releaseNext func()
+	next := make(chan struct{})
+	go func() { defer close(next); releaseNext = b.holds(t, lockJob, j.ID) }()
+	b.untilBlocked(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- run(ctx, b.another()) }()
+	defer func() { cancel(); <-done }()
+
+	b.untilWaiting(t, 2) // the promoter behind the other session
+	single := other.due(t, 1, clockIn(-time.Second))[0]
+	await(t, "the other tenant's execution", func() bool { return len(other.rows(t, single)) > 0 })
+	if n := len(b.rows(t, j)); n > 0 {
+		t.Errorf("a locked job has %d executions", n)
+	}
+	release()
+	<-next
+	var free time.Time
+	if err := b.engine.Pool().QueryRow(t.Context(), "SELECT clock_timestamp()").Scan(&free); err != nil {
+		t.Fatal(err)
+	}
+	releaseNext()
+	await(t, "the job's execution", func() bool { return len(b.rows(t, j)) > 0 })
+	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE job_id = $1 AND created_at < $2", j.ID, free); n > 0 {
+		t.Errorf("%d executions are made as of a time when the job was locked", n)
+	}
+}
+
+// Passes that find jobs locked have all of them waited for, and pass over them until then.
+func TestLockedJobsAreNotForgotten(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	at := clockIn(time.Minute).Truncate(time.Second)
+	jobs := b.due(t, 3, at)
+	now := at.Add(5 * time.Second)
+	release := b.holds(t, "SELECT FROM scheduled_jobs FOR UPDATE")
+	single := b.neighbour(t).due(t, 1, at)[0]
+	if report := b.pass(t, b.promoter, now); report.Promoted != 1 {
+		t.Errorf("%d jobs were promoted beside the locked ones, want 1", report.Promoted)
+	}
+	for range jobs {
+		b.pass(t, b.promoter, now)
+	}
+	if report := b.pass(t, b.promoter, now); report.Next.Before(now) {
+		t.Errorf("a pass has the next one look for what is locked: %+v", report)
+	}
+	release()
+	promoted := 0
+	for range jobs {
+		report, err := b.promoter.PromoteLocked(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		promoted += report.Promoted
+	}
+	if once := b.number(t, "SELECT count(*) FROM scheduled_jobs WHERE execution_count = 1"); promoted != len(jobs) || once != 4 {
+		t.Errorf("%d jobs were promoted once they were free, want %d; %d in all, beside %s", promoted, len(jobs), once, single.ID)
+	}
+}
+
+// A trial that meets a lock on the job's executions has the job waited for, and not tried again in a batch.
+func TestAJobWaitsForTheLockOfItsExecution(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, func(s *job.Spec) { s.Overlap = job.OverlapCancel })
+	due := clockIn(time.Minute).Truncate(time.Second)
+	b.dueAt(t, j, due)
+	b.pass(t, b.promoter, due)
+	b.setRunning(t, j, due)
+	release := b.holds(t, "SELECT FROM active_executions WHERE id = $1 FOR UPDATE", execution.ScheduledID(j.ID, due))
+	b.impatient(t)
+	p, now := b.another(), due.Add(time.Second)
+	for range 2 { // the batch, and the trial of the job alone
+		b.pass(t, p, now)
+	}
+	if report := b.pass(t, p, now); report.Claimed != 0 || p.Parts() != 0 {
+		t.Errorf("a batch takes the job again: %+v, and %d parts are tried", report, p.Parts())
+	}
+	done := make(chan error, 1)
+	go func() { // each wait is short, because the job is locked meanwhile
+		for {
+			if report, err := p.PromoteLocked(t.Context(), now); err != nil || report.Promoted > 0 {
+				done <- err
+				return
+			}
+		}
+	}()
+	b.untilBlocked(t)
+	release()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A job that another promoter has promoted since it failed is not parked.
 func TestAPromotedJobIsNotParked(t *testing.T) {
 	t.Parallel()

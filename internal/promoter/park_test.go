@@ -38,7 +38,7 @@ func (b *bundle) refuse(t *testing.T, table, events, condition, action string) (
 
 const no = "RAISE EXCEPTION 'this row is not wanted' USING ERRCODE = 'check_violation'"
 
-// drain makes passes at a time until nothing is left.
+// drain makes passes at a time, and waits for what is locked, until nothing is left.
 func (b *bundle) drain(t *testing.T, p *promoter.Promoter, now time.Time) (parked int) {
 	t.Helper()
 	for range 200 {
@@ -49,8 +49,12 @@ func (b *bundle) drain(t *testing.T, p *promoter.Promoter, now time.Time) (parke
 		if err != nil {
 			t.Fatal(err)
 		}
-		parked += report.Parked
-		if report.Claimed == 0 && report.Parked == 0 && !report.Next.IsZero() {
+		locked, err := p.PromoteLocked(t.Context(), now)
+		if err != nil {
+			t.Fatal(err)
+		}
+		parked += report.Parked + locked.Parked
+		if report.Claimed+locked.Claimed == 0 && report.Parked+locked.Parked == 0 && !report.Next.IsZero() {
 			return parked
 		}
 	}

@@ -3,6 +3,7 @@ package promoter
 import (
 	"encoding/json"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -85,6 +86,13 @@ type advance struct {
 	until time.Time
 }
 
+// leftJob is a job that a pass leaves for another one, and when it is due.
+type leftJob struct {
+	suspect
+
+	at time.Time // zero: nobody asked; year 9999: there is none
+}
+
 // plan is what a pass writes in its transaction.
 type plan struct {
 	at       time.Time // the time that decides
@@ -95,6 +103,7 @@ type plan struct {
 	broken   []badJob      // jobs about which nothing can be decided
 	cancels  []*dueJob     // whose active runs are cancelled first
 	next     time.Time     // when the next job is due; zero while there may be more due now
+	left     leftJob       // the first job that is due after this pass, now or later
 	oldest   time.Time     // scheduled time of the claimed jobs; zero: none is claimed
 	places   *places       // of late runs
 	before   uuid.UUID     // where the turns of tenants go on
@@ -237,4 +246,37 @@ func (p *plan) timesBefore(at time.Time) (times []time.Time) {
 		add(u.first)
 	}
 	return times
+}
+
+// dailyLimitMet is why a scheduled time is skipped.
+const dailyLimitMet = "the tenant has used up its executions of the day (maxExecutionsPerDay); the next day begins at 00:00 UTC"
+
+// cut turns runs into skipped rows where why has a reason for one; it is asked
+// about the last run first.
+func (p *plan) cut(why func(r run) (reason string)) {
+	kept := make([]run, 0, len(p.runs))
+	fewer := map[*dueJob]int{}
+	for i := len(p.runs) - 1; i >= 0; i-- {
+		r := p.runs[i]
+		reason := why(r)
+		if reason == "" {
+			kept = append(kept, r)
+			continue
+		}
+		fewer[r.job]++
+		p.skips = append(p.skips, skippedBy(r, reason))
+	}
+	slices.Reverse(kept)
+	p.runs = kept
+	last := map[*dueJob]time.Time{}
+	for _, r := range kept {
+		last[r.job] = r.at
+	}
+	for i, a := range p.advances {
+		if n := fewer[a.job]; n > 0 {
+			p.advances[i].lost(n, last[a.job])
+		}
+	}
+	// Nothing takes the place of what would have been cancelled.
+	p.cancels = slices.DeleteFunc(p.cancels, func(j *dueJob) bool { return fewer[j] > 0 && last[j].IsZero() })
 }

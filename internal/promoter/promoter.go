@@ -1,10 +1,10 @@
 // Package promoter turns what is due into executions.
 //
 // It owns bounded passes: Pass claims due jobs, inserts their executions and
-// advances them in one transaction, then sends hints; Backfill makes the
-// executions of past ranges that somebody asked for. A job that cannot be
-// promoted is parked alone. Any number of promoters run side by side without a
-// leader. It refuses to run anything (package worker), to know when scheduled
+// advances them in one transaction, then sends hints; PromoteLocked waits for the
+// locks that keep due jobs back; Backfill makes the executions of past ranges that
+// somebody asked for. A job that cannot be promoted is parked alone. Any number of
+// promoters run side by side without a leader. It refuses to run anything (package worker), to know when scheduled
 // times fall (package schedule), and to look after executions once they are made
 // (package maintenance).
 package promoter
@@ -123,8 +123,9 @@ type Promoter struct {
 	backfills  chan struct{}          // calls for a pass over the backfills
 	idle       atomic.Bool            // nothing is due, backfills neither: polls ask for both
 	state      atomic.Pointer[string] // why it is not ready; nil: it is
-	late       lateStarts
+	late       *lateStarts
 	suspects   suspects
+	locked     *locked
 	turns      turns
 	size       size
 	batch      int                                                   // batchSize but in tests
@@ -141,7 +142,7 @@ func New(c Config) *Promoter {
 	p := &Promoter{
 		c: c, store: &store{db: c.DB, backlog: c.Backlog}, hints: hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log}),
 		schedules: schedules.NewCache(), backfilled: schedules.NewCache(), fullScan: clock.Start(), fullRest: fullScanEvery,
-		late: lateStarts{rate: c.CatchupPerSecond}, batch: batchSize, rows: passRows, size: wholeSize(), decideJob: dueTimesOf,
+		late: &lateStarts{rate: c.CatchupPerSecond}, locked: &locked{called: make(chan struct{}, 1)}, batch: batchSize, rows: passRows, size: wholeSize(), decideJob: dueTimesOf,
 		watch: func() func() time.Duration { return clock.Start().Elapsed },
 		woken: make(chan struct{}, 1), backfills: make(chan struct{}, 1),
 	}
@@ -183,7 +184,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 		return Report{}, err
 	}
 	d := due{now: now, since: p.lowerBound(), backlogs: !seen.none, batch: p.size.of(p.batch), rows: p.size.of(p.rows), turns: p.turns}
-	d.exceptIDs, d.exceptTenants = p.suspects.kept()
+	d.exceptIDs, d.exceptTenants = p.kept()
 	made, c, err := p.promote(ctx, d, seen)
 	if len(c.jobs) > 0 && divisible(err) {
 		p.suspect(ctx, now, c, d.rows, err)
@@ -195,6 +196,7 @@ func (p *Promoter) Pass(ctx context.Context, now time.Time) (Report, error) {
 	}
 	p.noteScan(d.since, c.took)
 	p.raiseLowerBound(made)
+	p.awaitLocked(made, c, d)
 	p.turns.after(made, d.batch)
 	p.size.after(made, d)
 	report.add(made)
@@ -278,7 +280,9 @@ func (p *Promoter) checkClock(database time.Time) error {
 	return nil
 }
 
+// lowerBound is where the next scan begins; zero: it looks at all jobs.
 func (p *Promoter) lowerBound() time.Time {
+	p.since = p.locked.seenFrom(p.since)
 	if p.fullScan.Elapsed() >= p.fullRest {
 		p.fullScan = clock.Start()
 		return time.Time{}
@@ -294,12 +298,15 @@ func (p *Promoter) noteScan(since time.Time, took time.Duration) {
 }
 
 // raiseLowerBound keeps the bound a second behind the oldest time that was
-// due, so that what another promoter holds locked is seen again.
+// due, so that what another promoter holds locked is seen again, and no later than the oldest
+// job that is left: others that are due behind it may be locked, too.
 func (p *Promoter) raiseLowerBound(made plan) {
-	if made.oldest.IsZero() {
-		p.since = made.at.Add(-time.Second)
-	} else {
+	p.since = made.at.Add(-time.Second)
+	if !made.oldest.IsZero() {
 		p.since = made.oldest.Add(-time.Second)
+	}
+	if at := made.left.at; !at.IsZero() {
+		p.since = clock.Earlier(p.since, at)
 	}
 }
 
@@ -318,6 +325,7 @@ func (p *Promoter) count(made plan) {
 func (p *Promoter) Passes() []loop.Pass {
 	return []loop.Pass{
 		{Name: "promote", Every: maxSleep, Called: p.woken, Do: p.promoteDue},
+		{Name: "promote-locked", Every: loop.Uncalled, Called: p.locked.called, Do: p.promoteLocked},
 		{Name: "backfill", Every: backfillEvery, Called: p.backfills, Do: p.backfillDue},
 	}
 }
@@ -350,9 +358,7 @@ func (p *Promoter) promoteDue(ctx context.Context, turn *loop.Turn) error {
 		p.idle.Store(false)
 		p.pacer.pass(mark, report.Claimed)
 	}
-	if report.Missed > 0 {
-		p.c.Log.WarnContext(ctx, "scheduled times were missed", "missed", report.Missed, "promoted", report.Promoted)
-	}
+	p.warnMissed(ctx, report)
 	if (report.Claimed == 0 || p.quiet.behind > 0) && p.quiet.lastsStill() {
 		turn.Await(min(p.quiet.left(), p.pollEvery()))
 	} else {

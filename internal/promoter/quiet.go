@@ -124,7 +124,9 @@ func (q *quiet) left() time.Duration { return max(q.lasts-q.began.Elapsed(), 0) 
 // that if it is long.
 func (p *Promoter) poll(ctx context.Context, turn *loop.Turn) error {
 	since, mark, asked := p.lowerBound(), clock.Start(), p.quiet.began.Elapsed()
-	found, err := p.store.pollDue(ctx, since)
+	d := due{since: since}
+	d.exceptIDs, d.exceptTenants = p.kept()
+	found, err := p.store.pollDue(ctx, d)
 	if err == nil {
 		p.noteScan(since, mark.Elapsed())
 		err = p.checkClock(found.At)

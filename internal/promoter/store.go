@@ -2,6 +2,7 @@ package promoter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -42,6 +43,7 @@ type due struct {
 	backlogs bool        // look for tenants with a backlog in the pool
 	chosen   []uuid.UUID // jobs of a batch that failed
 	slow     bool        // chosen ones get less time
+	awaits   bool        // for the locks that keep the chosen ones back, see locked
 	turns    turns       // of tenants
 	// Left out of the oldest.
 	exceptIDs, exceptTenants []uuid.UUID
@@ -57,10 +59,8 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 		return plan{}, fmt.Errorf("promote: %w", postgres.Fault(err))
 	}
 	err = s.db.InTxLed(ctx, func(tx *postgres.Tx) error {
-		if d.slow {
-			if err := boundStatements(ctx, tx, slowTrial); err != nil {
-				return err
-			}
+		if err := d.begin(ctx, tx); err != nil {
+			return err
 		}
 		mark := clock.Start()
 		c, err := claimJobs(ctx, tx, d)
@@ -90,6 +90,44 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 	return made, nil
 }
 
+// begin bounds the time of a trial. One that awaits a job stands in line for its row here, and then
+// decides by the time at which it had it.
+func (d *due) begin(ctx context.Context, tx *postgres.Tx) error {
+	if !d.awaits {
+		if !d.slow {
+			return nil
+		}
+		return boundStatements(ctx, tx, slowTrial)
+	}
+	if err := boundStatements(ctx, tx, awaitTime); err != nil {
+		return err
+	}
+	if len(d.chosen) != 1 {
+		return nil
+	}
+	had, err := tx.AwaitDueJob(ctx, db.AwaitDueJobParams{ID: d.chosen[0], Now: postgres.At(d.now)})
+	if err != nil {
+		return noTurn(fmt.Errorf("wait for a due job: %w", err))
+	}
+	if len(had) > 0 && d.now.IsZero() {
+		d.now = had[0].UTC()
+		tx.At = d.now
+	}
+	// The job is locked now, and its tenant waits for that.
+	return boundStatements(ctx, tx, slowTrial)
+}
+
+// errNoTurn says that a lock which keeps jobs back did not come free in time.
+var errNoTurn = errors.New("its turn has not come")
+
+// noTurn marks the end of a wait that took too long.
+func noTurn(err error) error {
+	if postgres.LockTimedOut(err) {
+		return fmt.Errorf("%w: %w", errNoTurn, err)
+	}
+	return err
+}
+
 // claimJobs locks what is due, and reads what is needed to decide about it.
 func claimJobs(ctx context.Context, tx *postgres.Tx, d due) (c claim, err error) {
 	c.before = uuid.Max
@@ -111,8 +149,8 @@ func claimJobs(ctx context.Context, tx *postgres.Tx, d due) (c claim, err error)
 	return c, err
 }
 
-// write writes the plan, and reads when the next job is due where there is no
-// more now.
+// write writes the plan, and reads which job is due next. That may be now, where the batch is full
+// or somebody holds a job locked.
 func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) error {
 	if err := cancelActive(ctx, q, p.cancels, at); err != nil {
 		return err
@@ -132,7 +170,7 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 			return fmt.Errorf("advance jobs: %w", err)
 		}
 	}
-	if p.claimed >= d.batch {
+	if d.batch == 0 { // a trial: others say what is next
 		held, err := q.TransactionTime(ctx)
 		if err != nil {
 			return fmt.Errorf("write what was planned: %w", err)
@@ -140,11 +178,14 @@ func write(ctx context.Context, q *db.Queries, p *plan, at time.Time, d due) err
 		p.held = microseconds(held)
 		return nil
 	}
-	next, err := q.NextDue(ctx, d.since)
+	next, err := q.NextDue(ctx, db.NextDueParams{Since: d.since, ExceptIds: orEmpty(d.exceptIDs), ExceptTenants: orEmpty(d.exceptTenants)})
 	if err != nil {
 		return fmt.Errorf("write what was planned, and find the next due job: %w", err)
 	}
-	p.next, p.held = next.NextAt.UTC(), microseconds(next.HeldUs)
+	p.left, p.held = leftJob{suspect{next.JobID, next.TenantID}, next.NextAt.UTC()}, microseconds(next.HeldUs)
+	if p.claimed < d.batch {
+		p.next = p.left.at
+	}
 	return nil
 }
 
@@ -169,10 +210,10 @@ func cancelActive(ctx context.Context, q *db.Queries, jobs []*dueJob, at time.Ti
 	return dispatch.CancelOfJobs(ctx, q, few, many)
 }
 
-// pollDue asks when the next job is due that was not due before since, and whether a
-// backfill is.
-func (s *store) pollDue(ctx context.Context, since time.Time) (db.PollDueRow, error) {
-	row, err := s.queries().PollDue(ctx, since)
+// pollDue asks when the next job is due that was not due before since and is none of those
+// that are kept out of batches, and whether a backfill is.
+func (s *store) pollDue(ctx context.Context, d due) (db.PollDueRow, error) {
+	row, err := s.queries().PollDue(ctx, db.PollDueParams{Since: d.since, ExceptIds: orEmpty(d.exceptIDs), ExceptTenants: orEmpty(d.exceptTenants)})
 	if err != nil {
 		return row, fmt.Errorf("poll for due jobs: %w", postgres.Fault(err))
 	}

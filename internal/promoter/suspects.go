@@ -3,6 +3,7 @@ package promoter
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -39,6 +40,9 @@ type part struct {
 	slow    bool // the batch took too long; else the database refused it
 	commits int  // of this promoter, when the batch failed
 	strikes int  // how often it took too long while it was one job
+
+	awaits bool      // a trial waits for the locks that keep the jobs back, see locked
+	due    time.Time // of a part that awaits: the oldest scheduled time of its jobs
 }
 
 // suspects are the jobs of failed batches. They are kept out of the others'
@@ -69,7 +73,7 @@ func (s *suspects) add(jobs []suspect, rows int, slow, whole bool) {
 func (s *suspects) split(p part) {
 	half := p.middle()
 	for _, jobs := range [][]suspect{p.jobs[:half], p.jobs[half:]} {
-		s.parts = append(s.parts, part{jobs: jobs, rows: max(p.rows/2, len(jobs), 10), slow: p.slow, commits: p.commits})
+		s.parts = append(s.parts, part{jobs: jobs, rows: max(p.rows/2, len(jobs), 10), slow: p.slow, commits: p.commits, awaits: p.awaits, due: p.due})
 	}
 }
 
@@ -175,7 +179,7 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 	elapsed := p.watch()
 	for trials := 0; trials < maxTrials && len(p.suspects.parts) > 0; trials++ {
 		one := p.suspects.pop()
-		d := due{now: now, backlogs: !seen.none, rows: one.rows, slow: one.slow, chosen: make([]uuid.UUID, len(one.jobs))}
+		d := due{now: now, backlogs: !seen.none, rows: one.rows, slow: one.slow, awaits: one.awaits, chosen: make([]uuid.UUID, len(one.jobs))}
 		for i, j := range one.jobs {
 			d.chosen[i] = j.id
 		}
@@ -187,6 +191,9 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 		case !divisible(err):
 			p.suspects.parts = append(p.suspects.parts, one)
 			return report, err
+		case errors.Is(err, errNoTurn):
+			p.suspects.parts = append(p.suspects.parts, one)
+			return report, nil
 		case len(one.jobs) > 1:
 			p.suspects.split(one)
 		default:
@@ -201,11 +208,19 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 
 // accuse decides about a job that failed alone. One that is refused is parked. One
 // that takes too long is parked when it did so several times while other batches were
-// committed; else the database may be slow, and the job goes back to the others. So does
-// one that waited for a lock, of its executions for example, which another session holds.
+// committed; else the database may be slow, and the job goes back to the others. One that
+// met a lock, of its executions for example, is waited for beside the passes.
 func (p *Promoter) accuse(ctx context.Context, now time.Time, one part, c claim, err error) (parked int) {
-	if len(c.jobs) == 0 || postgres.LockTimedOut(err) {
-		return 0 // somebody else holds it, or a row that it needs
+	if len(c.jobs) == 0 {
+		return 0 // somebody else holds it
+	}
+	if postgres.LockTimedOut(err) {
+		if one.due = c.jobs[0].due; one.awaits {
+			p.suspects.parts = append(p.suspects.parts, one)
+		} else {
+			p.locked.add(one)
+		}
+		return 0
 	}
 	if !postgres.TimedOut(err) {
 		return p.park(ctx, now, []badJob{{job: &c.jobs[0], kind: "refused", what: refusal(err)}})

@@ -223,6 +223,11 @@ func (y *year) race(t *testing.T, now time.Time, d *death) {
 		y.deaths++
 		y.restart(d.promoter)
 	}
+	for _, p := range y.promoters { // one that found a job locked waits for it
+		if _, err := p.PromoteLocked(t.Context(), now); err != nil {
+			t.Errorf("promote what was locked at %v: %v", now, err)
+		}
+	}
 	if t.Failed() {
 		t.FailNow()
 	}

@@ -21,6 +21,7 @@ var crossTenant = map[string]string{
 	"ParkJobs":                "promoter",
 	"PollDue":                 "promoter",
 	"NextDue":                 "promoter",
+	"AwaitDueJob":             "promoter, for one job that it found locked",
 	"LockExecutionsOfJobs":    "promoter, for jobs that it holds locked",
 	"ListCalendarsOfJobs":     "promoter and maintenance, for the jobs that they hold",
 	"InsertDueExecutions":     "promoter",
