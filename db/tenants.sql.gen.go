@@ -38,9 +38,14 @@ func (q *Queries) CountExecutions(ctx context.Context, arg CountExecutionsParams
 }
 
 const CountExecutionsByTenants = `-- name: CountExecutionsByTenants :many
+WITH free AS MATERIALIZED (
+    SELECT f.tenant_id FROM execution_days f WHERE f.tenant_id = ANY ($1::uuid[]) FOR UPDATE SKIP LOCKED
+)
 INSERT INTO execution_days AS d (tenant_id, day, executions)
 SELECT u.tenant_id, (n.at AT TIME ZONE 'UTC')::date, u.added
 FROM (SELECT unnest($1::uuid[]) AS tenant_id, unnest($2::int[]) AS added) u, (SELECT $3::timestamptz AS at) n
+WHERE $4::boolean OR u.tenant_id = ANY (ARRAY(SELECT r.tenant_id FROM free r))
+   OR (SELECT e.tenant_id FROM execution_days e WHERE e.tenant_id = u.tenant_id) IS NULL
 ORDER BY u.tenant_id
 ON CONFLICT (tenant_id) DO UPDATE SET
     executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)
@@ -51,6 +56,7 @@ type CountExecutionsByTenantsParams struct {
 	TenantIds []uuid.UUID
 	Added     []int32
 	At        time.Time
+	Waits     bool
 }
 
 type CountExecutionsByTenantsRow struct {
@@ -59,9 +65,17 @@ type CountExecutionsByTenantsRow struct {
 }
 
 // Cross-tenant: the promoter. CountExecutions for several tenants, locked in
-// their order, so that promoters do not wait for one another in a circle.
+// their order, so that promoters do not wait for one another in a circle. Unless it waits, it
+// passes over tenants whose row another transaction has locked, and counts nothing for
+// them. A tenant's first row is inserted, and waits for one that is being inserted at the same
+// time: once in the life of a tenant.
 func (q *Queries) CountExecutionsByTenants(ctx context.Context, arg CountExecutionsByTenantsParams) ([]CountExecutionsByTenantsRow, error) {
-	rows, err := q.db.Query(ctx, CountExecutionsByTenants, arg.TenantIds, arg.Added, arg.At)
+	rows, err := q.db.Query(ctx, CountExecutionsByTenants,
+		arg.TenantIds,
+		arg.Added,
+		arg.At,
+		arg.Waits,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -102,10 +102,18 @@ RETURNING executions;
 
 -- name: CountExecutionsByTenants :many
 -- Cross-tenant: the promoter. CountExecutions for several tenants, locked in
--- their order, so that promoters do not wait for one another in a circle.
+-- their order, so that promoters do not wait for one another in a circle. Unless it waits, it
+-- passes over tenants whose row another transaction has locked, and counts nothing for
+-- them. A tenant's first row is inserted, and waits for one that is being inserted at the same
+-- time: once in the life of a tenant.
+WITH free AS MATERIALIZED (
+    SELECT f.tenant_id FROM execution_days f WHERE f.tenant_id = ANY (@tenant_ids::uuid[]) FOR UPDATE SKIP LOCKED
+)
 INSERT INTO execution_days AS d (tenant_id, day, executions)
 SELECT u.tenant_id, (n.at AT TIME ZONE 'UTC')::date, u.added
 FROM (SELECT unnest(@tenant_ids::uuid[]) AS tenant_id, unnest(@added::int[]) AS added) u, (SELECT @at::timestamptz AS at) n
+WHERE @waits::boolean OR u.tenant_id = ANY (ARRAY(SELECT r.tenant_id FROM free r))
+   OR (SELECT e.tenant_id FROM execution_days e WHERE e.tenant_id = u.tenant_id) IS NULL
 ORDER BY u.tenant_id
 ON CONFLICT (tenant_id) DO UPDATE SET
     executions = CASE WHEN d.day >= EXCLUDED.day THEN d.executions ELSE 0 END + EXCLUDED.executions, day = greatest(d.day, EXCLUDED.day)

@@ -192,3 +192,34 @@ func TestExecutionsBeyondTheDayAreSkipped(t *testing.T) {
 		t.Errorf("the job counts %d runs, %v", got.ExecutionCount, err)
 	}
 }
+
+// A request that runs a job of a tenant with a bound on its day holds the tenant's count until its
+// commit. A pass promotes the jobs of other tenants meanwhile. Those of the tenant wait for
+// the count beside the passes, and are counted once.
+func TestABusyCountKeepsNoOtherTenantBack(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.bounded(t, 5)
+	due := clockIn(time.Minute).Truncate(time.Second)
+	now := due.Add(10 * time.Second)
+	b.usedUp(t, now, 3)
+	j := b.due(t, 1, due)[0]
+	other := b.neighbour(t)
+	single := other.due(t, 1, due)[0]
+	release := b.holds(t, "SELECT FROM execution_days WHERE tenant_id = $1 FOR UPDATE", b.who.TenantID)
+	b.impatient(t)
+	p := b.another()
+	if report := b.pass(t, p, now); report.Promoted != 1 || len(other.rows(t, single)) != 1 || len(b.rows(t, j)) != 0 {
+		t.Errorf("a pass promoted %d jobs beside the tenant whose count is busy, want that of the other tenant", report.Promoted)
+	}
+	if report := b.pass(t, p, now); report.Claimed != 0 || report.Next.Before(now) {
+		t.Errorf("the next pass takes the job again: %+v", report)
+	}
+	b.promotedOnce(t, p, now, release)
+	if n := b.number(t, "SELECT executions FROM execution_days WHERE tenant_id = $1", b.who.TenantID); n != 4 || len(b.rows(t, j)) != 1 {
+		t.Errorf("%d executions are counted with one of the job, want 4; the job has %d", n, len(b.rows(t, j)))
+	}
+	if n := b.number(t, "SELECT count(*) FROM active_executions WHERE job_id = $1 AND available_at = $2", j.ID, now); n != 1 {
+		t.Error("the pass that left the job out used up the first start of a late run")
+	}
+}

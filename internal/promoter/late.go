@@ -58,6 +58,9 @@ func (p *places) next(tenant uuid.UUID, now time.Time) time.Time {
 	return last
 }
 
+// forget takes back what was handed out to a tenant.
+func (p *places) forget(tenant uuid.UUID) { delete(p.handed, tenant) }
+
 func (p *places) last(tenant uuid.UUID) (time.Time, bool) {
 	if last, ok := p.handed[tenant]; ok {
 		return last, true

@@ -12,6 +12,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/promoter"
 )
 
 // holds has a session beside hold the rows that a statement locks. It is a superuser's: one of a
@@ -176,9 +177,15 @@ func TestAJobWaitsForTheLockOfItsExecution(t *testing.T) {
 	if report := b.pass(t, p, now); report.Claimed != 0 || p.Parts() != 0 {
 		t.Errorf("a batch takes the job again: %+v, and %d parts are tried", report, p.Parts())
 	}
+	b.promotedOnce(t, p, now, release)
+}
+
+// promotedOnce has the promoter wait for what is locked, and holds that it promotes it once it is released.
+func (b *bundle) promotedOnce(t *testing.T, p *promoter.Promoter, now time.Time, release func()) {
+	t.Helper()
 	done := make(chan error, 1)
-	go func() { // each wait is short, because the job is locked meanwhile
-		for {
+	go func() {
+		for { // a wait may end before its turn has come
 			if report, err := p.PromoteLocked(t.Context(), now); err != nil || report.Promoted > 0 {
 				done <- err
 				return

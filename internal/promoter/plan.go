@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/job"
 	"github.com/scheduler-service/scheduler/internal/job/schedules"
@@ -101,6 +102,7 @@ type plan struct {
 	skips    []skip
 	advances []advance
 	broken   []badJob      // jobs about which nothing can be decided
+	busy     []part        // jobs that are left, by tenant, because somebody has its count locked
 	cancels  []*dueJob     // whose active runs are cancelled first
 	next     time.Time     // when the next job is due; zero while there may be more due now
 	left     leftJob       // the first job that is due after this pass, now or later
@@ -279,4 +281,29 @@ func (p *plan) cut(why func(r run) (reason string)) {
 	}
 	// Nothing takes the place of what would have been cancelled.
 	p.cancels = slices.DeleteFunc(p.cancels, func(j *dueJob) bool { return fewer[j] > 0 && last[j].IsZero() })
+}
+
+// leave takes all jobs of some tenants out of the plan, which stay due.
+func (p *plan) leave(tenants map[uuid.UUID]bool) {
+	of := func(j *dueJob) bool { return tenants[j.tenant] }
+	left := map[uuid.UUID]*part{}
+	for _, a := range p.advances {
+		if !of(a.job) {
+			continue
+		}
+		one := left[a.job.tenant]
+		if one == nil {
+			one = &part{due: a.job.due}
+			left[a.job.tenant] = one
+		}
+		one.jobs, one.due = append(one.jobs, suspect{a.job.id, a.job.tenant}), clock.Earlier(one.due, a.job.due)
+	}
+	for tenant, one := range left {
+		p.busy = append(p.busy, *one)
+		p.places.forget(tenant)
+	}
+	p.runs = slices.DeleteFunc(p.runs, func(r run) bool { return of(r.job) })
+	p.skips = slices.DeleteFunc(p.skips, func(s skip) bool { return of(s.job) })
+	p.advances = slices.DeleteFunc(p.advances, func(a advance) bool { return of(a.job) })
+	p.cancels = slices.DeleteFunc(p.cancels, of)
 }

@@ -218,6 +218,10 @@ func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, c
 		return plan{}, claimed, err
 	}
 	made.places.commit(made.at) // what a pass that failed handed out, nobody has
+	for _, one := range made.busy {
+		one.rows = d.rows
+		p.locked.add(one)
+	}
 	if made.claimed > len(made.broken) {
 		p.suspects.commits++
 	}

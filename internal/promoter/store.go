@@ -72,8 +72,13 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 			return err
 		}
 		made.refuse(full)
-		if err := countDaily(ctx, tx, &made, of, c.at); err != nil {
-			return err
+		if err := countDaily(ctx, tx, &made, of, c.at, d.awaits); err != nil {
+			return d.noTurn(err)
+		}
+		if d.awaits { // the jobs are locked now, and others wait for that
+			if err := boundStatements(ctx, tx, slowTrial); err != nil {
+				return err
+			}
 		}
 		if old := made.timesBefore(c.at.AddDate(0, 0, -partition.LeastDays)); len(old) > 0 {
 			// Such a row ends in the partition of its scheduled time, which
@@ -107,22 +112,21 @@ func (d *due) begin(ctx context.Context, tx *postgres.Tx) error {
 	}
 	had, err := tx.AwaitDueJob(ctx, db.AwaitDueJobParams{ID: d.chosen[0], Now: postgres.At(d.now)})
 	if err != nil {
-		return noTurn(fmt.Errorf("wait for a due job: %w", err))
+		return d.noTurn(fmt.Errorf("wait for a due job: %w", err))
 	}
 	if len(had) > 0 && d.now.IsZero() {
 		d.now = had[0].UTC()
 		tx.At = d.now
 	}
-	// The job is locked now, and its tenant waits for that.
-	return boundStatements(ctx, tx, slowTrial)
+	return nil
 }
 
-// errNoTurn says that a lock which keeps jobs back did not come free in time.
+// errNoTurn says that a lock that keeps jobs back did not come free in time.
 var errNoTurn = errors.New("its turn has not come")
 
 // noTurn marks the end of a wait that took too long.
-func noTurn(err error) error {
-	if postgres.LockTimedOut(err) {
+func (d *due) noTurn(err error) error {
+	if d.awaits && postgres.TimedOut(err) {
 		return fmt.Errorf("%w: %w", errNoTurn, err)
 	}
 	return err

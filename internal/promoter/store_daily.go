@@ -50,27 +50,32 @@ func (s *store) executionBounds(ctx context.Context) (of map[uuid.UUID]int, full
 }
 
 // takeDaily counts executions for tenants with a bound on those of a day, and
-// says how many of each are beyond it; only the others stay counted.
-func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time) (over map[uuid.UUID]int, err error) {
-	totals, err := countToday(ctx, tx, added, at)
+// says how many of each are beyond it; only the others stay counted. Unless it waits, nothing
+// is counted for tenants whose count is busy: another transaction has locked it.
+func takeDaily(ctx context.Context, tx *postgres.Tx, added, of map[uuid.UUID]int, at time.Time, waits bool) (over map[uuid.UUID]int, busy map[uuid.UUID]bool, err error) {
+	totals, err := countToday(ctx, tx, added, at, waits)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	over = map[uuid.UUID]int{}
-	for id, total := range totals {
-		if beyond := min(total-of[id], added[id]); beyond > 0 {
+	over, busy = map[uuid.UUID]int{}, map[uuid.UUID]bool{}
+	for id := range added {
+		total, counted := totals[id]
+		if !counted {
+			busy[id] = true
+		} else if beyond := min(total-of[id], added[id]); beyond > 0 {
 			over[id] = beyond
 		}
 	}
-	return over, returnToday(ctx, tx, over)
+	return over, busy, returnToday(ctx, tx, over)
 }
 
-// countToday counts executions, and says how many each tenant has had today with them.
-func countToday(ctx context.Context, tx *postgres.Tx, added map[uuid.UUID]int, at time.Time) (totals map[uuid.UUID]int, err error) {
+// countToday counts executions, and says how many each tenant has had today with them. Unless
+// it waits, it passes over tenants whose count another transaction has locked.
+func countToday(ctx context.Context, tx *postgres.Tx, added map[uuid.UUID]int, at time.Time, waits bool) (totals map[uuid.UUID]int, err error) {
 	if len(added) == 0 {
 		return nil, nil
 	}
-	count := db.CountExecutionsByTenantsParams{At: at}
+	count := db.CountExecutionsByTenantsParams{At: at, Waits: waits}
 	for tenant, n := range added {
 		count.TenantIds, count.Added = append(count.TenantIds, tenant), append(count.Added, int32(n))
 	}
@@ -100,8 +105,10 @@ func returnToday(ctx context.Context, tx *postgres.Tx, unused map[uuid.UUID]int)
 	return nil
 }
 
-// countDaily counts what a plan makes, and cuts what is beyond the day's bound.
-func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UUID]int, at time.Time) error {
+// countDaily counts what a plan makes, and cuts what is beyond the day's bound. A plan that waits
+// for no lock leaves out the tenants whose count is busy. A transaction that runs a job of such a
+// tenant now has it locked until its commit, and the jobs of all tenants would wait for that.
+func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UUID]int, at time.Time, waits bool) error {
 	if len(of) == 0 {
 		return nil
 	}
@@ -111,9 +118,12 @@ func countDaily(ctx context.Context, tx *postgres.Tx, made *plan, of map[uuid.UU
 			added[r.job.tenant]++
 		}
 	}
-	over, err := takeDaily(ctx, tx, added, of, at)
+	over, busy, err := takeDaily(ctx, tx, added, of, at, waits)
 	if err != nil {
 		return err
+	}
+	if len(busy) > 0 {
+		made.leave(busy)
 	}
 	if len(over) > 0 {
 		made.cut(func(r run) string {
@@ -139,7 +149,7 @@ func countDailySteps(ctx context.Context, tx *postgres.Tx, steps []backfillStep,
 			added[s.job.tenant] += len(s.times)
 		}
 	}
-	made, err := countToday(ctx, tx, added, at)
+	made, err := countToday(ctx, tx, added, at, true)
 	if err != nil {
 		return err
 	}
