@@ -2,6 +2,7 @@ package promoter
 
 import (
 	"context"
+	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -55,3 +56,14 @@ func (p *Promoter) Turn(ctx context.Context) error { return p.promoteDue(ctx, &l
 
 // Parts is how many parts of failed batches wait for a trial.
 func (p *Promoter) Parts() int { return len(p.suspects.parts) }
+
+// FailedWait is a turn of the loop that waits for locked jobs, of one job, with a context that has
+// ended. It says whether the turn asked when to come again.
+func (p *Promoter) FailedWait(ctx context.Context, job, tenant uuid.UUID) (asked bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	p.locked.add(part{jobs: []suspect{{job, tenant}}, rows: 10})
+	turn := &loop.Turn{}
+	err = p.promoteLocked(ctx, turn)
+	return reflect.ValueOf(turn).Elem().FieldByName("hasAgain").Bool(), err
+}

@@ -161,7 +161,8 @@ func (p *Promoter) promoteLocked(ctx context.Context, turn *loop.Turn) error {
 	report, err := p.PromoteLocked(ctx, time.Time{})
 	p.warnMissed(ctx, report)
 	switch {
-	case err != nil:
+	case err != nil: // no batch holds these jobs, so they must not wait for the rest of a failure
+		turn.Again(pauseAfterError)
 		return err
 	case report.Claimed > 0 && p.locked.any():
 		turn.Again(0)

@@ -180,6 +180,17 @@ func TestAJobWaitsForTheLockOfItsExecution(t *testing.T) {
 	b.promotedOnce(t, p, now, release)
 }
 
+// A wait that fails comes again soon: the passes leave its job out, and a pass that fails several times
+// rests for minutes otherwise.
+func TestAFailedWaitComesAgainSoon(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	j := b.create(t, nil)
+	if asked, err := b.another().FailedWait(t.Context(), j.ID, j.TenantID); err == nil || !asked {
+		t.Errorf("%v; it asked when to come again: %t", err, asked)
+	}
+}
+
 // promotedOnce has the promoter wait for what is locked, and holds that it promotes it once it is released.
 func (b *bundle) promotedOnce(t *testing.T, p *promoter.Promoter, now time.Time, release func()) {
 	t.Helper()
