@@ -44,19 +44,7 @@ func (b *bundle) waits(statement string) bool {
 // runs can end.
 func (b *bundle) countsLocked() pgx.Tx {
 	b.t.Helper()
-	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { _ = conn.Close(context.Background()) })
-	tx, err := conn.Begin(b.t.Context())
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if _, err := tx.Exec(b.t.Context(), "SELECT 1 FROM running_shards WHERE tenant_id = $1 FOR UPDATE", b.who.TenantID); err != nil {
-		b.t.Fatal(err)
-	}
-	return tx
+	return b.holds("SELECT 1 FROM running_shards WHERE tenant_id = $1 FOR UPDATE", b.who.TenantID)
 }
 
 // A run that a stop ended goes back once it has ended, each by itself: until then nobody

@@ -113,6 +113,12 @@ func (b *bundle) losesClaims() {
 // locked returns a transaction that holds a table locked, until it ends or the test does.
 func (b *bundle) locked(table string) pgx.Tx {
 	b.t.Helper()
+	return b.holds("LOCK TABLE " + pgx.Identifier{table}.Sanitize())
+}
+
+// holds returns a transaction that has done a statement, and so holds what that locks.
+func (b *bundle) holds(lock string, args ...any) pgx.Tx {
+	b.t.Helper()
 	conn, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
 	if err != nil {
 		b.t.Fatal(err)
@@ -122,7 +128,7 @@ func (b *bundle) locked(table string) pgx.Tx {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if _, err := tx.Exec(b.t.Context(), "LOCK TABLE "+pgx.Identifier{table}.Sanitize()); err != nil {
+	if _, err := tx.Exec(b.t.Context(), lock, args...); err != nil {
 		b.t.Fatal(err)
 	}
 	return tx
