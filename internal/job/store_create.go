@@ -130,7 +130,7 @@ func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 
 // muchRoom is how many jobs a tenant must be short of its bound for one more to be judged by
 // what others have committed. Creations that are under way cannot be as many: an API process
-// lends a tenant 16 connections at most.
+// lends a tenant 16 connections at most, so it would take 63 of them.
 const muchRoom = 1000
 
 // errLittleRoom ends a creation that shares the count of jobs while the bound is near. It

@@ -70,7 +70,7 @@ func (r Report) besideOthers() bool {
 	return !r.Next.IsZero() && !r.Next.After(r.At) && r.At.Sub(r.Next) < tooLate
 }
 
-// leaves says whether to leave a job to the others that is next as of a time, although it is due:
+// leaves notes which job is next as of a time, and says whether to leave it to the others although it is due:
 // a promoter that follows takes only what is late, and while the others go on what is too late.
 func (q *quiet) leaves(next, at time.Time) bool {
 	late, goOn := at.Sub(next), next.After(q.seen)

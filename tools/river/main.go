@@ -1,4 +1,4 @@
-// Command river drains no-op jobs with River, or runs as many at one moment of each second, for
+// Command river drains no-op jobs with River, or runs a number of them at the beginning of each second, for
 // `go run ./cmd/bench -only river`, which starts it on a database of its own beside the
 // product's. It is a module of its own, so that the product does not depend on River.
 package main
@@ -28,7 +28,7 @@ func main() {
 	jobs := flag.Int("jobs", 20_000, "jobs to drain")
 	slots := flag.Int("slots", 1000, "jobs that run at once")
 	poll := flag.Duration("poll", 20*time.Millisecond, "distance between two polls; River's default is 1 s")
-	seconds := flag.Int("seconds", 0, "instead of the drain, so many seconds, after two that do not count, at each of which -jobs are due; prints how many a second were recorded, and how late their handlers started: p50, p99 and max, in µs")
+	seconds := flag.Int("seconds", 0, "how many seconds -jobs are due at the beginning of each, in place of the drain; two more come before and do not count. It prints how many jobs were recorded a second, and how late their handlers started (p50, p99 and max in µs)")
 	flag.Parse()
 	said, err := "", error(nil)
 	if *seconds > 0 {
@@ -148,8 +148,8 @@ const (
 	warmUp = 2
 )
 
-// eachSecond inserts jobs of which as many are due at one moment of each second, and says how
-// many a second were recorded as completed and how late their handlers started.
+// eachSecond inserts the jobs of some seconds. Those of one second are due at its beginning. It
+// says how many a second were recorded as completed, and how late their handlers started.
 func eachSecond(ctx context.Context, url string, each, seconds, slots int, poll time.Duration) (said string, err error) {
 	r, err := newRun(ctx, url, each*(warmUp+seconds), slots, poll)
 	if err != nil {

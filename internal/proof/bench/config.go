@@ -91,7 +91,7 @@ func Parse(args []string, output io.Writer) (Config, error) {
 	return c, nil
 }
 
-// quick shortens whatever was not given.
+// quick shortens the lists that were not given.
 func (c Config) quick(given map[string]bool) Config {
 	short := func(name string, value *int, to int) {
 		if !given[name] {

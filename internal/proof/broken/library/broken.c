@@ -1,4 +1,4 @@
-/* Loaded before libc by the PostgreSQL of a chaos run (LD_PRELOAD): waits for
+/* Loaded before libc by a PostgreSQL of a harness (LD_PRELOAD): waits for
  * its disk and reads its clock as the harness orders. The orders are a file
  * that CHAOS_ORDERS names, three 64 bit numbers, mapped into each process. */
 #define _GNU_SOURCE
