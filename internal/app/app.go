@@ -23,6 +23,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/lease"
 	"github.com/scheduler-service/scheduler/internal/live"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/calls"
 	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/rest/parts"
 	"github.com/scheduler-service/scheduler/internal/telemetry"
@@ -98,7 +99,11 @@ func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config)
 	if err := p.live.Refresh(ctx, db); err != nil { // the pass tries again
 		p.log.WarnContext(ctx, "the settings are not read, those of the environment hold", "error", err)
 	}
-	hints, err := queue.NewPublisher(queue.Config{URL: s.Redis(), Spans: p.traces != nil}, p.log)
+	hinting := queue.Config{URL: s.Redis(), Spans: p.traces != nil}
+	if url := s.ListensAt(); url != "" {
+		hinting.Line = calls.New(calls.Config{DB: db, URL: url, Name: c.Name + "-calls", Log: p.log})
+	}
+	hints, err := queue.NewPublisher(hinting, p.log)
 	if err != nil {
 		db.Close()
 		return nil, nil, fmt.Errorf("REDIS_URL: %w", err)
@@ -160,6 +165,10 @@ func unlessStopped(ctx context.Context, err error) error {
 // only has it start sooner.
 func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context, priority int, id uuid.UUID) {
 	return func(ctx context.Context, priority int, id uuid.UUID) {
+		if hints.Silent() {
+			_ = hints.Call(ctx, queue.CallPool)
+			return
+		}
 		lane := queue.LaneFor(priority)
 		depths, err := hints.Depth(ctx)
 		if err == nil && depths[lane] < queue.Window {
@@ -174,11 +183,7 @@ func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context,
 // caller calls the processes that poll for something. Without the call they find it a
 // little later.
 func caller(hints *queue.Publisher, call queue.Call) func(ctx context.Context) {
-	return func(ctx context.Context) {
-		if !hints.Silent() {
-			_ = hints.Call(ctx, call)
-		}
-	}
+	return func(ctx context.Context) { _ = hints.Call(ctx, call) }
 }
 
 // observed runs the whole of a process, and answers what an operator's tools ask, on

@@ -92,6 +92,7 @@ func (p Process) TrustsCallers() bool { return strings.HasPrefix(p.TracesSampler
 type Stores struct {
 	DatabaseURL      URL    `env:"DATABASE_URL" scheme:"postgres,postgresql" standalone:"" doc:"PostgreSQL, as the login of the processes, which owns nothing; migrate makes that login ready when this is set, and standalone starts a private server when it is not"`
 	DatabasePoolMode string `env:"DATABASE_POOL_MODE" default:"session" oneof:"session,transaction" doc:"how a pooler that stands before PostgreSQL lends its connections; session also where there is none; transaction needs a login for each role, with settings of its own (docs/run/databases.md)"`
+	DirectURL        URL    `env:"DATABASE_DIRECT_URL" scheme:"postgres,postgresql" default:"" doc:"PostgreSQL itself, or a pooler that keeps sessions, with the login of DATABASE_URL: where no Redis is used, each process listens there in one session of its own for what wakes it up; empty: DATABASE_URL where DATABASE_POOL_MODE is session, and where it is transaction nobody listens and the processes poll; the same in every process"`
 	RedisURL         URL    `env:"REDIS_URL" scheme:"redis,rediss,unix,redis-socket" default:"" doc:"Redis, which carries hints and holds no truth; required where QUEUE_BACKEND is redis; standalone starts a private one when this is not set"`
 	QueueBackend     string `env:"QUEUE_BACKEND" default:"auto" oneof:"auto,redis,postgres" doc:"whether hints go through Redis, so that runs start sooner: redis demands REDIS_URL, postgres never uses it, auto uses it where it is set; workers poll PostgreSQL in any case; the same in every process, and may change at any restart"`
 }
@@ -112,6 +113,21 @@ func (c API) Engine() string {
 
 // Pooled says that each transaction may have another connection to PostgreSQL.
 func (s Stores) Pooled() bool { return s.DatabasePoolMode == "transaction" }
+
+// ListensAt is the address of PostgreSQL at which a process listens for what wakes it up. It
+// is empty where Redis carries that, and where nothing but a pooler that lends connections for
+// one transaction is known.
+func (s Stores) ListensAt() string {
+	switch {
+	case s.Redis() != "":
+		return ""
+	case !s.DirectURL.IsZero():
+		return s.DirectURL.Reveal()
+	case s.Pooled():
+		return ""
+	}
+	return s.DatabaseURL.Reveal()
+}
 
 // Redis is the address of the Redis to use, and empty where none is.
 func (s Stores) Redis() string {

@@ -23,3 +23,27 @@ func TestEngineLogin(t *testing.T) {
 		}
 	}
 }
+
+// A process listens at PostgreSQL where no Redis is used, unless it knows nothing but a pooler that
+// lends connections for one transaction.
+func TestListensAt(t *testing.T) {
+	t.Parallel()
+	const given, direct = "postgres://scheduler@db/scheduler", "postgres://scheduler@primary/scheduler"
+	for _, test := range []struct{ backend, redis, mode, direct, want string }{
+		{"auto", "", "session", "", given},
+		{"auto", "redis://cache:6379", "session", direct, ""},
+		{"postgres", "redis://cache:6379", "session", "", given},
+		{"postgres", "", "transaction", "", ""},
+		{"postgres", "", "transaction", direct, direct},
+		{"postgres", "", "session", direct, direct},
+	} {
+		loaded, err := config.Load[config.Promoter](env(
+			"DATABASE_URL", given, "QUEUE_BACKEND", test.backend, "REDIS_URL", test.redis, "DATABASE_POOL_MODE", test.mode, "DATABASE_DIRECT_URL", test.direct))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := loaded.ListensAt(); got != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
+	}
+}

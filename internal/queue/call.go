@@ -17,13 +17,27 @@ const (
 	CallPool Call = "pool" // workers: executions wait in the pool without a hint
 )
 
+// notified is the channel of PostgreSQL in which it is heard where there is no Redis.
+func (c Call) notified() string { return "scheduler_" + string(c) }
+
+// line carries calls where there is no Redis.
+type line interface {
+	Call(channel string)
+	Listen(ctx context.Context, channel string, stands func(bool), heard func()) error
+	Close()
+}
+
 // channel is where the call is heard. The least user of Redis may use channels of this
 // prefix.
 func (c Call) channel() string { return "asynq:call:" + string(c) }
 
 // Call sends a call to all that listen for it. It waits as long as Publish does, and an error
-// costs no more than a lost call.
+// costs no more than a lost call. Without a Redis the line carries it, and nothing waits.
 func (p *Publisher) Call(ctx context.Context, call Call) error {
+	if p.line != nil {
+		p.line.Call(call.notified())
+		return nil
+	}
 	return p.guarded(ctx, "call", func(ctx context.Context) error { return p.rdb.Publish(ctx, call.channel(), "").Err() })
 }
 
@@ -39,11 +53,16 @@ func (p *Publisher) Ear(call Call) *Ear { return &Ear{publisher: p, call: call} 
 
 // Hears says whether a call that is sent now would be heard, as far as is known: the
 // subscription stood and no command to Redis failed lately.
-func (e *Ear) Hears() bool { return e.stands.Load() && !e.publisher.circuit.isOpen() }
+func (e *Ear) Hears() bool {
+	return e.stands.Load() && (e.publisher.Silent() || !e.publisher.circuit.isOpen())
+}
 
 // Listen calls do for each call until ctx is cancelled, and once when it begins to hear
 // calls, as nobody heard those before. It returns nil.
 func (e *Ear) Listen(ctx context.Context, do func()) error {
+	if e.publisher.line != nil {
+		return e.publisher.line.Listen(ctx, e.call.notified(), e.stands.Store, do)
+	}
 	if e.publisher.Silent() {
 		<-ctx.Done()
 		return nil

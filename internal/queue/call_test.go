@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/scheduler-service/scheduler/internal/queue/redistest"
 )
 
@@ -50,5 +52,63 @@ func TestWithoutRedisNobodyHears(t *testing.T) {
 	}
 	if err := silent.Call(t.Context(), CallDue); err == nil {
 		t.Error("a call without a Redis succeeds")
+	}
+}
+
+// wire stands for PostgreSQL.
+type wire struct {
+	called []string
+	closed bool
+}
+
+func (w *wire) Call(channel string) { w.called = append(w.called, channel) }
+func (w *wire) Close()              { w.closed = true }
+func (w *wire) Listen(_ context.Context, channel string, stands func(bool), heard func()) error {
+	stands(channel == "scheduler_due")
+	heard()
+	return nil
+}
+
+// Without a Redis a line carries calls. Workers that would get hints are called.
+func TestALineCarriesCallsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	w := &wire{}
+	p, err := NewPublisher(Config{Line: w}, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Call(t.Context(), CallDue); err != nil {
+		t.Error(err)
+	}
+	if err := p.Publish(t.Context(), Low, someIDs(3)); err != nil {
+		t.Error(err)
+	}
+	if diff := cmp.Diff([]string{"scheduler_due", "scheduler_pool"}, w.called); diff != "" {
+		t.Error(diff)
+	}
+	heard := 0
+	for call, hears := range map[Call]bool{CallDue: true, CallPool: false} {
+		ear := p.Ear(call)
+		if err := ear.Listen(t.Context(), func() { heard++ }); err != nil || ear.Hears() != hears {
+			t.Errorf("%s: %v, hears %v", call, err, ear.Hears())
+		}
+	}
+	if err := p.Close(); err != nil || heard != 2 || !w.closed {
+		t.Errorf("%v, heard %d, closed %v", err, heard, w.closed)
+	}
+}
+
+// A line is of use only where there is no Redis.
+func TestRedisCarriesCallsWhereThereIsOne(t *testing.T) {
+	t.Parallel()
+	s := redistest.New(t)
+	w := &wire{}
+	p, err := NewPublisher(Config{URL: s.ClientURL, Line: w}, discard())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = p.Close() }()
+	if err := p.Call(t.Context(), CallDue); err != nil || len(w.called) != 0 {
+		t.Errorf("%v, called %v", err, w.called)
 	}
 }

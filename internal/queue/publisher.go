@@ -41,6 +41,7 @@ type Publisher struct {
 	rdb     *redis.Client
 	client  atomic.Pointer[asynq.Client]
 	circuit *circuit
+	line    line // nil where there is a Redis, or nobody is called without one
 	now     clock.Clock
 	spans   bool
 
@@ -54,10 +55,10 @@ type Publisher struct {
 
 // NewPublisher reads the configuration and dials nothing: a Redis that is away
 // is no reason not to start. Without a URL the publisher is silent: workers
-// find in PostgreSQL what nobody tells them.
+// find in PostgreSQL what nobody tells them, and where there is a line, it calls them.
 func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
 	if cfg.URL == "" {
-		return &Publisher{now: clock.Now}, nil
+		return &Publisher{now: clock.Now, line: cfg.Line}, nil
 	}
 	o, err := options(cfg, publisherPool)
 	if err != nil {
@@ -72,11 +73,14 @@ func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
 }
 
 // Silent says that there is no Redis: what is published is dropped without an
-// error, and everything that is asked of Redis fails with fault.Unavailable.
+// error, and calls workers where there is a line; everything that is asked of Redis fails with fault.Unavailable.
 func (p *Publisher) Silent() bool { return p.rdb == nil }
 
 // Close waits for what runs in the background and gives the connections back.
 func (p *Publisher) Close() error {
+	if p.line != nil {
+		p.line.Close()
+	}
 	if p.Silent() {
 		return nil
 	}
@@ -134,6 +138,9 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, least 
 		return fmt.Errorf("queue: publish: %w: unknown lane %q", errHint, string(lane))
 	}
 	if p.Silent() {
+		if p.line != nil {
+			p.line.Call(CallPool.notified())
+		}
 		return nil
 	}
 	hints := split(lane, ids, least)

@@ -45,6 +45,7 @@ turn                 | fault |  |  |
 postgres             | clock db fault migrations trace turn | goose pgx | sync |
 postgres/columns      |  |  |  |
 postgres/divide      | postgres |  |  |
+postgres/calls       | clock db:store.go postgres | pgx |  |
 certificate          |  |  |  |
 devstack/child       |  |  |  |
 devstack             | clock devstack/child | miniredis | asynq go-redis |
@@ -137,7 +138,7 @@ rest/console         | rest/asset |  |  |
 rest/parts           | apikey audit backfill breaker calendar callback clock deadletter deadletter/replay execution fault forecast function identity identity/signin job live monitor monitor/intake monitor/past notification objective output ratelimit remote secret statistics statistics/collect telemetry tenant trace |  |  |
 rest                 | api apikey audit backfill breaker calendar callback clock deadletter deadletter/replay dispatch execution executor fault fault/suggest forecast function idempotency identity identity/signin job live monitor monitor/intake monitor/past notification objective output ratelimit remote rest/console rest/contract rest/cursor rest/parts rest/patch rest/reference rest/strictjson schedule schedule/ics secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace turn version web | chi sync | jwt kin-openapi |
 # wiring, and the programs
-app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc identity/signin job lease live loop maintenance monitor monitor/intake monitor/past monitor/watch notification notification/derive notification/send objective objective/count output partition postgres promoter queue ratelimit remote rest/console rest/parts retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
+app                  | apikey audit backfill breaker calendar callback catalogue certificate clock config deadletter deadletter/collect deadletter/replay devstack dispatch egress execution executor executor/command executor/function executor/httpcall executor/javascript executor/remote executor/runner executor/sandbox executor/wasm fault fleet forecast function hint identity identity/jwks identity/oidc identity/signin job lease live loop maintenance monitor monitor/intake monitor/past monitor/watch notification notification/derive notification/send objective objective/count output partition postgres postgres/calls promoter queue ratelimit remote rest/console rest/parts retention secret secret/keyring statistics statistics/collect telemetry tenant tenant/hosts trace trace/root version worker | sync |  |
 importer             | schedule | sigs-yaml | robfig |
 schedctl/setfile     |  | yaml3 |  |
 schedctl             | api api/client clock importer schedctl/setfile version | cobra ojg sigs-yaml sync | kin-openapi |

@@ -93,7 +93,7 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 		return u.String()
 	}
 	s := &installation{t: t, database: database, backend: polled, tenant: uuid.New(), env: []string{
-		"DATABASE_POOL_MODE=transaction", "DATABASE_ENGINE_URL=" + through("app_engine"), "SECRETS_KEYS=" + keyring.Generate("k1"),
+		"DATABASE_POOL_MODE=transaction", "DATABASE_ENGINE_URL=" + through("app_engine"), "DATABASE_DIRECT_URL=" + database.URL, "SECRETS_KEYS=" + keyring.Generate("k1"),
 	}}
 	s.logins = map[string]string{"api": through("app_api"), "promoter": through("app_engine"), "worker": through("app_engine")}
 	s.migrate()
@@ -108,6 +108,18 @@ func TestPgBouncerInTransactionMode(t *testing.T) {
 	}
 	for range 23 {
 		<-calls
+	}
+	// They listen past the pooler.
+	conn, err := pgx.Connect(t.Context(), database.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(context.Background()) }()
+	for _, name := range []string{"scheduler-api-calls", "scheduler-promoter-calls", "scheduler-worker-calls"} {
+		var listens int
+		if err := conn.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname = current_database()", name).Scan(&listens); err != nil || listens == 0 {
+			t.Errorf("%s: %d sessions, %v", name, listens, err)
+		}
 	}
 	_, err = postgres.Open(t.Context(), postgres.Config{URL: through("app_api"), Role: postgres.Engine, Name: "test", MaxConns: 1, Pooled: true})
 	if err == nil || !strings.Contains(err.Error(), "ALTER ROLE") {

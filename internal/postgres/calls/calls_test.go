@@ -1,0 +1,178 @@
+package calls
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/scheduler-service/scheduler/internal/clock"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+const channel = "scheduler_test"
+
+// bundle is a database with a line, and how many notifications that sent.
+type bundle struct {
+	t        *testing.T
+	database *pgtest.Database
+	db       *postgres.DB
+	line     *Line
+	sent     atomic.Int64
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	b := &bundle{t: t, database: pgtest.New(t)}
+	var err error
+	b.db, err = postgres.Open(t.Context(), postgres.Config{
+		URL: b.database.URL, Role: postgres.API, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience, RoundTrip: func(statement string) {
+			if statement == "NotifyListeners" {
+				b.sent.Add(1)
+			}
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.db.Close)
+	b.line = New(Config{DB: b.db, URL: b.database.URL, Name: "calls-of-" + b.database.Name, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(b.line.Close)
+	return b
+}
+
+// listen listens until the test ends. The channels say when it hears, or not any more, and
+// receive each call.
+func (b *bundle) listen() (stands <-chan bool, heard <-chan struct{}, stop func()) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	states, calls, ended := make(chan bool, 100), make(chan struct{}, 100), make(chan struct{})
+	go func() {
+		defer close(ended)
+		err := b.line.Listen(ctx, channel, func(s bool) { states <- s }, func() { calls <- struct{}{} })
+		if err != nil {
+			b.t.Error(err)
+		}
+	}()
+	stop = func() { cancel(); <-ended }
+	b.t.Cleanup(stop)
+	return states, calls, stop
+}
+
+// A call is heard by those who listen on its channel, whatever they heard before they listened.
+func TestACallIsHeardOnItsChannel(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stands, heard, stop := b.listen()
+	if !<-stands {
+		t.Fatal("it does not hear")
+	}
+	<-heard // nobody heard those before
+	b.line.Call("scheduler_other")
+	b.line.Call(channel)
+	<-heard
+	stop()
+	if <-stands {
+		t.Error("it hears after its end")
+	}
+	if len(heard) > 0 {
+		t.Error("it heard the call of another channel")
+	}
+}
+
+// A process that lost its session polls, listens again, and then looks for what it did not hear.
+func TestASessionThatEndsIsOpenedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	stands, heard, _ := b.listen()
+	<-stands
+	<-heard
+	admin, err := pgx.Connect(t.Context(), b.database.AdminURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = admin.Close(context.Background()) }()
+	ended, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", b.line.c.Name)
+	if err != nil || ended.RowsAffected() != 1 {
+		t.Fatal(err, ended)
+	}
+	if <-stands {
+		t.Error("it hears although its session has ended")
+	}
+	if !<-stands {
+		t.Error("it does not hear again")
+	}
+	<-heard
+	b.line.Call(channel)
+	<-heard
+}
+
+// Calls that come together are one notification, and the last of them is among those heard.
+func TestManyCallsAreFewNotifications(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	mark := clock.Start()
+	for range 10_000 {
+		b.line.Call(channel)
+	}
+	b.line.senders.Wait()
+	if most := int64(mark.Elapsed()/leastApart) + 2; b.sent.Load() > most {
+		t.Errorf("%d notifications in %v, want at most %d", b.sent.Load(), mark.Elapsed(), most)
+	}
+	stands, heard, _ := b.listen()
+	<-stands
+	<-heard
+	before := b.sent.Load()
+	b.line.Call(channel)
+	<-heard
+	if b.sent.Load() != before+1 {
+		t.Errorf("%d notifications for one call", b.sent.Load()-before)
+	}
+}
+
+// A notification leaves the session as it was, and what comes after it is on the disk when it is
+// acknowledged.
+func TestANotificationLeavesTheSessionAsItWas(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	if _, err := b.db.Pool().Exec(t.Context(), "SET synchronous_commit = on"); err != nil { // its only connection
+		t.Fatal(err)
+	}
+	commits := func() (how string) {
+		if err := b.db.Pool().QueryRow(t.Context(), "SHOW synchronous_commit").Scan(&how); err != nil {
+			t.Fatal(err)
+		}
+		return how
+	}
+	b.line.Call(channel)
+	b.line.senders.Wait()
+	if got := commits(); b.sent.Load() != 1 || got != "on" {
+		t.Errorf("after %d notifications synchronous_commit is %s", b.sent.Load(), got)
+	}
+}
+
+// A line that is closed calls nobody. A process that cannot connect tries again until it is told
+// to stop.
+func TestALineEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.line.Close()
+	b.line.Call(channel)
+	if b.sent.Load() != 0 {
+		t.Errorf("%d notifications after the end", b.sent.Load())
+	}
+	nowhere := New(Config{DB: b.db, URL: "postgres://nobody@localhost:1/nothing?connect_timeout=1", Log: slog.New(slog.DiscardHandler)})
+	defer nowhere.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	err := nowhere.Listen(ctx, channel, func(stands bool) {
+		if stands {
+			t.Error("it hears although there is no server")
+		}
+		stop()
+	}, func() { t.Error("it heard something") })
+	if err != nil {
+		t.Error(err)
+	}
+}
