@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/queue"
 )
@@ -16,21 +17,25 @@ func TestQuietTime(t *testing.T) {
 		name     string
 		seen     pollResult
 		hintless bool
+		alone    bool // calls come, and there is no Redis
+		behind   int
 		soon     bool
 	}{
 		{name: "nothing waits, and hints come"},
 		{name: "nothing waits, and no hints come", hintless: true, soon: true},
+		{name: "nothing waits, and calls come alone", hintless: true, alone: true, soon: true},
+		{name: "nothing waits, calls come alone, and others are quicker", hintless: true, alone: true, behind: 1},
 		{name: "some was claimed", seen: pollResult{waits: true, won: 3}, soon: true},
 		{name: "others were quicker", seen: pollResult{waits: true}, soon: true},
 		{name: "no slot was free", seen: pollResult{full: true}, soon: true},
 	} {
-		w := &Worker{}
+		w := &Worker{c: Config{Called: func() bool { return test.alone }}}
 		w.hintless.Store(test.hintless)
 		want := pollCalm
 		if test.soon {
 			want = pollMin
 		}
-		if got := (&poller{worker: w}).quietTime(test.seen); got != want {
+		if got := (&poller{worker: w, behind: test.behind}).quietTime(test.seen); got != want {
 			t.Errorf("%s: %v, want %v", test.name, got, want)
 		}
 	}
@@ -97,5 +102,67 @@ func handleNothing(t *testing.T) func(w *Worker) {
 		if err := w.Handle(t.Context(), queue.LaneFor(0), nil); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// Without a Redis a call is heard by all workers. One that was quickest polls at once, and the others
+// look later and later whether it left something.
+func TestWorkersFollowTheQuickest(t *testing.T) {
+	t.Parallel()
+	w := &Worker{c: Config{Called: func() bool { return true }}, woken: make(chan struct{}, 1)}
+	s := &poller{worker: w}
+	call := func(seen pollResult) (polls bool) {
+		w.idle.Store(true)
+		w.Wake()
+		<-w.woken
+		s.hear(t.Context())
+		polls = !w.idle.Load()
+		s.noteRace(seen)
+		return polls
+	}
+	for i, test := range []struct {
+		seen   pollResult
+		polls  bool
+		behind int
+	}{
+		{seen: pollResult{}, polls: true, behind: 1},
+		{seen: pollResult{}, behind: 2},
+		{seen: pollResult{}, behind: 2},
+		{seen: pollResult{full: true}, behind: 2},
+		{seen: pollResult{won: 1}},
+		{seen: pollResult{full: true}, polls: true},
+		{seen: pollResult{won: 1}, polls: true},
+	} {
+		if polls := call(test.seen); polls != test.polls || s.behind != test.behind {
+			t.Errorf("call %d: polls at once %v, behind %d, want %+v", i, polls, s.behind, test)
+		}
+	}
+	s.behind = mostBehind
+	w.idle.Store(true)
+	w.wake()
+	<-w.woken
+	if s.hear(t.Context()); w.idle.Load() {
+		t.Error("it lets others go first although the call was its own")
+	}
+	s.behind, s.won = 0, clock.Mark{}
+	if s.noteRace(pollResult{}); s.behind != 0 {
+		t.Error("a poll that nobody called for was a race")
+	}
+	// A call just after it won may be for what it won. On a busy machine that may be long ago.
+	s.called, s.won = true, clock.Start()
+	if s.noteRace(pollResult{}); s.behind != 0 && s.won.Elapsed() <= pollCalm {
+		t.Error("it lost a race for what it had won just before")
+	}
+}
+
+// Where Redis is used, calls are not all that brings work, and a worker that is called asks first whether
+// anything waits.
+func TestNobodyLeadsWhereHintsBringWork(t *testing.T) {
+	t.Parallel()
+	w := &Worker{c: Config{Called: func() bool { return true }, Away: func() bool { return true }}}
+	s := &poller{worker: w}
+	w.idle.Store(true)
+	if s.hear(t.Context()); s.leads() || !w.idle.Load() {
+		t.Error("it takes a call for news although hints would be")
 	}
 }

@@ -179,7 +179,7 @@ func (w *Worker) tryHere(ids []uuid.UUID) {
 }
 
 // Wake calls for a poll: somebody pooled executions without a hint.
-func (w *Worker) Wake() { w.wake() }
+func (w *Worker) Wake() { w.call() }
 
 // callAtOnce calls for a poll that does not rest before: an end here made room under the
 // limit of a tenant, and what waits for that is in the pool. Each worker polls for the room
@@ -203,8 +203,14 @@ func (w *Worker) wakeUnlessIdle() {
 	}
 }
 
-// wake calls for a poll.
+// wake calls for a poll, because of something that this worker did.
 func (w *Worker) wake() {
+	w.ownCall.Store(true)
+	w.call()
+}
+
+// call calls for a poll.
+func (w *Worker) call() {
 	select {
 	case w.woken <- struct{}{}:
 	default:

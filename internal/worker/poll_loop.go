@@ -34,6 +34,10 @@ const (
 	// idlePoll is the distance between polls while nothing at all waits without a hint
 	// and those who change that call: calls may be lost.
 	idlePoll = 2 * time.Second
+	// yieldFor is how long a worker that is behind lets others go first when it is called, and
+	// twice as long at most.
+	yieldFor   = 25 * time.Millisecond
+	mostBehind = 2
 	// awayLinger is how long a worker counts hints as missing when Redis is
 	// back: those who send hints notice it up to a second later.
 	awayLinger = 3 * time.Second
@@ -59,16 +63,16 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 		least, rest, wait := s.round(ctx)
 		clock.Sleep(ctx, least)
 		// A call that comes in the rest is heard after it.
-		if !s.called(ctx, rest-least, nil) {
-			s.called(ctx, wait-rest, w.woken)
+		if !s.pause(ctx, rest-least, nil) {
+			s.pause(ctx, wait-rest, w.woken)
 		}
 	}
 	return nil
 }
 
-// called waits, and says whether a poll is called for meanwhile: by woken, or because
+// pause waits, and says whether a poll is called for meanwhile: by woken, or because
 // room was made.
-func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan struct{}) bool {
+func (s *poller) pause(ctx context.Context, wait time.Duration, woken <-chan struct{}) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -76,10 +80,15 @@ func (s *poller) called(ctx context.Context, wait time.Duration, woken <-chan st
 		s.worker.pooled = true
 		clear(s.worker.refused)
 		s.worker.idle.Store(false)
-	case <-woken: // what it was told of waits for its turn or is in the pool, or a hint came
-		s.asked = clock.Mark{}
+	case <-woken:
+		s.hear(ctx)
 	case <-timer.C:
-		return false
+		select {
+		case <-woken: // a call that came before this wait
+			s.hear(ctx)
+		default:
+			return false
+		}
 	case <-ctx.Done():
 		return false
 	}
@@ -93,6 +102,51 @@ type poller struct {
 	away   clock.Mark    // when hints were last known not to come
 	last   clock.Mark    // when it last put hinted executions into the pool
 	asked  clock.Mark    // when it asked whether anything waits without a hint
+	won    clock.Mark    // when a poll last won something
+	called bool          // whether another process has called since the last poll
+	behind int           // how many calls, one after the other, others were quicker at
+}
+
+// hearsAll says whether the worker learns by hints and calls of everything that comes.
+func (w *Worker) hearsAll() bool {
+	return w.c.Called() && (w.c.Away == nil || !w.hintless.Load())
+}
+
+// byCallsAlone says whether it learns of everything by calls: there is no Redis.
+func (w *Worker) byCallsAlone() bool { return w.c.Away == nil && w.c.Called() }
+
+// hear notes a call: what it tells of waits for its turn or is in the pool, or a hint came.
+func (s *poller) hear(ctx context.Context) {
+	s.asked = clock.Mark{}
+	s.called = !s.worker.ownCall.Swap(false)
+	s.follow(ctx)
+}
+
+// follow has a worker that is called poll at once, unless the call came from another process and others were
+// quicker at the last one. It lets those go first then, and asks whether they left something: such a call is
+// heard by all workers, and one of them is enough for one execution. Where the quickest has ended, that takes
+// yieldFor longer, or twice as long.
+func (s *poller) follow(ctx context.Context) {
+	switch {
+	case !s.worker.byCallsAlone():
+	case s.behind == 0 || !s.called:
+		s.worker.idle.Store(false)
+	default:
+		clock.Sleep(ctx, yieldFor<<(s.behind-1))
+	}
+}
+
+// noteRace notes whether others were quicker, if this poll followed a call. A call just after this
+// worker won something may have been for that.
+func (s *poller) noteRace(seen pollResult) {
+	called := s.called
+	s.called = false
+	switch {
+	case seen.won > 0:
+		s.behind, s.won = 0, clock.Start()
+	case called && !seen.full && s.won.Elapsed() > pollCalm:
+		s.behind = min(s.behind+1, mostBehind)
+	}
 }
 
 // askWhetherIdle notes whether a poll would find nothing, because nothing waits without a
@@ -100,7 +154,7 @@ type poller struct {
 // the polls that it spares.
 func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	w := s.worker
-	if w.hintless.Load() || !w.c.Called() {
+	if !w.hearsAll() {
 		w.idle.Store(false)
 		return false, nil
 	}
@@ -126,17 +180,14 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 		asked, err = s.askWhetherIdle(ctx)
 	}
 	if err == nil && w.idle.Load() {
-		if asked {
-			return 0, pollCalm, pollMax
-		}
-		return 0, pollMin, pollMax
+		return 0, s.restIdle(asked), pollMax
 	}
 	var seen pollResult
 	if err == nil {
 		seen, err = w.poll(ctx)
 	}
-	if err == nil && seen.won == 0 && !seen.waits && !seen.full && !seen.taken && s.wait == pollMax {
-		_, err = s.askWhetherIdle(ctx)
+	if err == nil {
+		err = s.learn(ctx, seen)
 	}
 	if err != nil {
 		if ctx.Err() == nil {
@@ -145,6 +196,35 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 		return pollAfterError, pollAfterError, pollAfterError
 	}
 	return s.after(seen)
+}
+
+// restIdle is how long no call is heard while nothing waits. A worker that follows others looks no more
+// often than it would poll if nobody called.
+func (s *poller) restIdle(asked bool) time.Duration {
+	if asked {
+		s.noteRace(pollResult{})
+	}
+	switch {
+	case !asked || s.leads():
+		return pollMin
+	case s.worker.byCallsAlone():
+		return pollMax
+	}
+	return pollCalm
+}
+
+// learn notes after a poll whether anything may wait still.
+func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
+	s.noteRace(seen)
+	switch {
+	case seen.full || seen.taken:
+	case s.leads() && seen.won > 0 && !seen.more:
+		s.worker.idle.Store(true) // probably: it asks next
+		s.asked = clock.Mark{}
+	case seen.won == 0 && !seen.waits && (s.wait == pollMax || s.worker.byCallsAlone()):
+		_, err = s.askWhetherIdle(ctx)
+	}
+	return err
 }
 
 // after is what round returns after a poll that the database answered.
@@ -177,11 +257,14 @@ func restAfter(asked time.Duration) time.Duration {
 
 // quietTime is how long no call is heard after a poll.
 func (s *poller) quietTime(seen pollResult) time.Duration {
-	if seen.waits || seen.full || s.worker.hintless.Load() {
+	if seen.waits || seen.full || s.worker.hintless.Load() && (s.leads() || !s.worker.byCallsAlone()) {
 		return pollMin
 	}
 	return pollCalm
 }
+
+// leads says whether calls alone bring what this worker runs, and it was the quickest at the last one.
+func (s *poller) leads() bool { return s.worker.byCallsAlone() && s.behind == 0 }
 
 // poolHinted puts hinted executions into the pool while no hints come.
 func (s *poller) poolHinted(ctx context.Context) error {

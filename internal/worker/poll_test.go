@@ -258,9 +258,20 @@ func TestSeekLeavesHintedWorkToHints(t *testing.T) {
 }
 
 // A worker that is called does not poll while nothing waits without a hint, and at once when
-// it is called. A little later it finds work for which nobody called, a retry of its own too.
+// it is called. A little later it finds work for which nobody called, a retry of its own too. So it is
+// where Redis is used and where there is none.
 func TestCalledWorkerPollsWhenSomethingWaits(t *testing.T) {
 	t.Parallel()
+	for name, away := range map[string]func() bool{"with hints": func() bool { return false }, "without Redis": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			pollsWhenSomethingWaits(t, away)
+		})
+	}
+}
+
+func pollsWhenSomethingWaits(t *testing.T, away func() bool) {
+	t.Helper()
 	b := setup(t)
 	var polls, asked atomic.Int64
 	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
@@ -281,7 +292,7 @@ func TestCalledWorkerPollsWhenSomethingWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(engine.Close)
-	b.away = func() bool { return false }
+	b.away = away
 	w := b.startWith(func(c *worker.Config) { c.DB, c.Called = engine, func() bool { return true } },
 		func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
 	eventually(t, "it asked whether anything waits", func() bool { return asked.Load() > 0 })

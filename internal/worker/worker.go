@@ -136,6 +136,7 @@ type Worker struct {
 	takingSlots chan struct{}  // held by the hint that takes slots
 	next        chan uuid.UUID // for the next Poll: executions that may start now
 	woken       chan struct{}  // somebody calls for a poll
+	ownCall     atomic.Bool    // this worker did so itself
 	roomMade    chan struct{}  // and at once: a tenant's limit has room for others
 	polling     atomic.Bool    // PollLoop is under way
 	stuck       bool           // the last poll in turn could claim nothing of what it found; of the polling goroutine
