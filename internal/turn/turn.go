@@ -42,6 +42,7 @@ type Limiter struct {
 	c      Config
 	mu     sync.Mutex
 	held   int
+	spare  int // Spare, or more after Resize
 	queues map[string]*tenantQueue
 	ring   []*tenantQueue // those that are not empty, the longest unserved first
 }
@@ -59,7 +60,7 @@ type waiter struct {
 // New makes a Limiter of which no permit is held.
 func New(c Config) *Limiter {
 	c.All, c.Each = max(c.All, 1), max(c.Each, 1)
-	return &Limiter{c: c, queues: map[string]*tenantQueue{}}
+	return &Limiter{c: c, spare: c.Spare, queues: map[string]*tenantQueue{}}
 }
 
 type begunKey struct{}
@@ -78,6 +79,19 @@ type loginKey struct{}
 // Login marks a request whose caller is not authenticated yet. All such requests
 // share one queue.
 func Login(ctx context.Context) context.Context { return context.WithValue(ctx, loginKey{}, true) }
+
+// Resize sets how many permits there are at once, of all tenants together: 1 at least. Permits
+// beyond that stay held until they are released. Where one tenant could hold all of them, one
+// stays free for tenants that hold none.
+func (p *Limiter) Resize(all int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.c.All, p.spare = max(all, 1), p.c.Spare
+	if p.c.All <= p.c.Each {
+		p.spare = max(p.spare, 1)
+	}
+	p.grantFree()
+}
 
 // Acquire waits for a permit and returns the function that releases it. The error
 // is TooMany if the tenant holds as many as it may, and Unavailable if other
@@ -196,7 +210,7 @@ func (p *Limiter) grantFree() {
 
 // mayHoldMore says whether the tenant may hold one of the free permits.
 func (p *Limiter) mayHoldMore(l *tenantQueue) bool {
-	return l.held < p.c.Each && (l.held == 0 || p.c.All-p.held > p.c.Spare)
+	return l.held < p.c.Each && (l.held == 0 || p.c.All-p.held > p.spare)
 }
 
 func (p *Limiter) queue(tenant string) *tenantQueue {
@@ -224,7 +238,7 @@ func (w *waiter) wasGranted() bool {
 // refusal names the limit that was reached: the tenant's own, or that of all.
 func (p *Limiter) refusal(l *tenantQueue) error {
 	if l.held < p.c.Each {
-		e := fault.New(fault.Unavailable, "", "the service is busy with requests of other tenants: retry later")
+		e := fault.New(fault.Unavailable, "", "the service is busy with other requests: retry later")
 		e.RetryAfter = patience
 		return e
 	}

@@ -201,3 +201,28 @@ func TestSpareIsForTenantsThatHoldNone(t *testing.T) {
 		}
 	})
 }
+
+// Where there are fewer permits than one tenant may hold, one stays free for another tenant.
+func TestFewerPermits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 18, Each: 6})
+		p.Resize(3)
+		must(t, ask(t.Context(), p, "a"))
+		must(t, ask(t.Context(), p, "a"))
+		third := ask(t.Context(), p, "a")
+		if _, ok := has(third); ok {
+			t.Error("a tenant has all permits")
+		}
+		must(t, ask(t.Context(), p, "b"))
+		fourth := ask(t.Context(), p, "c")
+		if _, ok := has(fourth); ok {
+			t.Error("there are more permits than there should be")
+		}
+		p.Resize(18)
+		must(t, third)
+		must(t, fourth)
+		p.Resize(0)
+		refused(t, ask(t.Context(), p, "d"), fault.Unavailable, "", 0)
+	})
+}
