@@ -122,9 +122,9 @@ func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config)
 
 // connections reads the pool of a database.
 func connections(db *postgres.DB) func() telemetry.Pool {
-	return func() telemetry.Pool {
-		s := db.Pool().Stat()
-		return telemetry.Pool{InUse: int(s.AcquiredConns()), Max: int(s.MaxConns()), Timeouts: int(s.CanceledAcquireCount())}
+	return func() (pool telemetry.Pool) {
+		pool.InUse, _, pool.Max, pool.Timeouts = db.Connections()
+		return pool
 	}
 }
 

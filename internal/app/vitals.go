@@ -65,8 +65,8 @@ func (v vitals) Ready(ctx context.Context) []string {
 func (v vitals) database(ctx context.Context) parts.Dependency {
 	mark := clock.Start()
 	err := v.db.Ping(ctx)
-	s := v.db.Pool().Stat()
-	details := map[string]any{"totalConnections": s.TotalConns(), "idleConnections": s.IdleConns(), "maxConnections": s.MaxConns()}
+	inUse, idle, most, _ := v.db.Connections()
+	details := map[string]any{"totalConnections": inUse + idle, "idleConnections": idle, "maxConnections": most}
 	if said := v.advice.list(); len(said) > 0 {
 		details["advice"] = said
 	}

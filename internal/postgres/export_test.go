@@ -28,3 +28,6 @@ func EnginePlans() string {
 	}
 	return text.String()
 }
+
+// Adjust has the pool ask the server for a session, as it does every some seconds.
+func (d *DB) Adjust(ctx context.Context) { d.bound.adjust(ctx) }

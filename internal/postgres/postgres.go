@@ -58,6 +58,7 @@ type Config struct {
 // DB is a pool whose connections act as one role.
 type DB struct {
 	pool    *pgxpool.Pool
+	bound   *bound
 	permits *turn.Limiter // nil: every transaction gets a connection
 
 	lockTimeout string // of its sessions
@@ -110,18 +111,14 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	} else {
 		pc.ConnConfig.AfterConnect = c.settle
 	}
-	pc.BeforeConnect, pc.AfterConnect = withoutCancel, plainTypes
+	bound := newBound(int(pc.MaxConns), c.PerTenant)
+	pc.BeforeConnect, pc.AfterConnect = bound.connect, plainTypes
 	pool, err := pgxpool.NewWithConfig(ctx, pc)
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
-	db := &DB{pool: pool, lockTimeout: c.lockTimeout()}
-	if c.PerTenant > 0 {
-		db.permits = turn.New(turn.Config{
-			All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",
-			Message: "at most %d requests of a tenant are served at once by each API process (the operator sets TENANT_MAX_CONNECTIONS)",
-		})
-	}
+	db := &DB{pool: pool, bound: bound, lockTimeout: c.lockTimeout()}
+	bound.begin(pool, db.shareOut(c))
 	// A process that ended instead would be started again later and later, and find no session
 	// for minutes. The checks say why there is no connection.
 	if conn, err := lend(ctx, pool, openPatience); err == nil {
@@ -131,14 +128,27 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 		err = db.checkLogin(ctx, c)
 	}
 	if err = errors.Join(err, db.checkRole(ctx, c.Role)); err != nil {
-		pool.Close()
+		db.Close()
 		return nil, err
 	}
 	if err := db.checkServer(ctx); err != nil {
-		pool.Close()
+		db.Close()
 		return nil, err
 	}
 	return db, nil
+}
+
+// shareOut has each transaction get a connection in its tenant's turn, where PerTenant says so.
+// It answers how to share out another number of connections.
+func (d *DB) shareOut(c Config) (resized func(n int)) {
+	if c.PerTenant == 0 {
+		return nil
+	}
+	d.permits = turn.New(turn.Config{
+		All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",
+		Message: "at most %d requests of a tenant are served at once by each API process (the operator sets TENANT_MAX_CONNECTIONS)",
+	})
+	return func(n int) { d.permits.Resize(n - reserved) }
 }
 
 // checkRole refuses a session that row-level security would not bind, and one
@@ -177,7 +187,7 @@ func (n *nullable) Scan(v any) error {
 }
 
 // Close ends all connections.
-func (d *DB) Close() { d.pool.Close() }
+func (d *DB) Close() { d.bound.close() }
 
 // Pool is the pool itself, for statements that need no transaction.
 func (d *DB) Pool() *pgxpool.Pool { return d.pool }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +34,7 @@ func lend(ctx context.Context, pool *pgxpool.Pool, patience time.Duration) (*pgx
 	began := clock.Start()
 	for rest := firstRest; ; rest = min(2*rest, longestRest) {
 		conn, err := pool.Acquire(ctx)
-		var refused *pgconn.PgError
-		if !errors.As(err, &refused) || refused.Code != tooManyConnections || began.Elapsed() >= patience {
+		if !isRefusal(err) || began.Elapsed() >= patience {
 			return conn, err
 		}
 		clock.Sleep(ctx, rest)

@@ -32,7 +32,7 @@ type watched struct {
 func (p *pools) descriptions() (inUse, most, late *prometheus.Desc) {
 	labels := []string{"store", "pool"}
 	return prometheus.NewDesc("scheduler_active_connections", "Connections of a pool that are in use.", labels, nil),
-		prometheus.NewDesc("scheduler_max_connections", "Connections that a pool may open.", labels, nil),
+		prometheus.NewDesc("scheduler_max_connections", "Connections that a pool may have at the moment.", labels, nil),
 		prometheus.NewDesc("scheduler_pool_timeouts_total", "Times that a pool gave no connection, or the store no answer, in time.", labels, nil)
 }
 

@@ -21,7 +21,7 @@ var waits = map[string]string{
 	"executor/function":     "a built-in function that sleeps when a tenant asks it to",
 	"lease":                 "a lease is extended while its work runs, at a third of its own time",
 	"notification/send":     "while attempts are under way, messages of others become due",
-	"postgres":              "a migration waits for the locks of live requests, and tries again",
+	"postgres":              "a migration waits for the locks of live requests, and tries again; a pool that gave way grows back",
 	"postgres/calls":        "notifications keep a distance, and a session that ended is opened again after a rest",
 	"monitor/intake":        "pings are stored as they come, and the same goroutine says that they can be",
 	"queue":                 "asynq's poller is slowed down while Redis is away, and handlers are waited for",

@@ -1,0 +1,226 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/scheduler-service/scheduler/internal/fault"
+	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
+)
+
+// pool opens a pool of up to so many connections; with perTenant they are shared out.
+func pool(t *testing.T, database *pgtest.Database, most, perTenant int, tracer pgx.QueryTracer) *postgres.DB {
+	t.Helper()
+	d, err := postgres.Open(t.Context(), postgres.Config{
+		URL: database.URL, Role: postgres.API, Name: "test", MaxConns: most, PerTenant: perTenant, StatementTimeout: pgtest.Patience, Tracer: tracer,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(d.Close)
+	return d
+}
+
+// admit has the server give a database so many sessions, beside those of an administrator; -1: any
+// number.
+func admit(t *testing.T, database *pgtest.Database, sessions int) {
+	t.Helper()
+	pgtest.Exec(t, database.AdminURL, fmt.Sprintf(`ALTER DATABASE "%s" CONNECTION LIMIT %d`, database.Name, sessions))
+}
+
+// hold takes so many connections, and answers how to release one.
+func hold(t *testing.T, d *postgres.DB, n int) (end func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), pgtest.Patience)
+	defer cancel()
+	var held []*pgxpool.Conn
+	for range n {
+		conn, err := d.Pool().Acquire(ctx)
+		if err != nil {
+			t.Fatalf("connection %d of %d: %v", len(held)+1, n, err)
+		}
+		t.Cleanup(conn.Release)
+		held = append(held, conn)
+	}
+	return func() {
+		held[0].Release()
+		held = held[1:]
+	}
+}
+
+// atMost is how many connections a pool may have at the moment.
+func atMost(d *postgres.DB) int {
+	_, _, most, _ := d.Connections()
+	return most
+}
+
+// transact makes a transaction.
+func transact(ctx context.Context, d *postgres.DB) error {
+	ctx, cancel := context.WithTimeout(ctx, pgtest.Patience)
+	defer cancel()
+	return d.InTenant(ctx, uuid.New(), func(tx *postgres.Tx) error {
+		_, err := tx.GetTenantStatus(ctx, uuid.New())
+		if fault.KindOf(postgres.Fault(err)) == fault.NotFound {
+			return nil
+		}
+		return err
+	})
+}
+
+// Processes that keep all sessions busy leave one to a process that starts, and none of their
+// transactions fails. On the commit before it ended after 30 seconds.
+func TestAProcessStartsBesideBusyOnes(t *testing.T) {
+	t.Parallel()
+	const sessions, processes = 12, 4
+	database := pgtest.New(t)
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	defer busy.Wait()
+	defer stop()
+	var pools []*postgres.DB
+	refused := &refusals{}
+	for range processes { // each wants all
+		pools = append(pools, pool(t, database, sessions, 0, refused))
+	}
+	admit(t, database, sessions)
+	for _, d := range pools {
+		for range 2 * sessions {
+			busy.Go(func() {
+				for ctx.Err() == nil {
+					if err := transact(context.WithoutCancel(ctx), d); err != nil {
+						t.Errorf("a transaction of a busy process: %v", err)
+						return
+					}
+				}
+			})
+		}
+	}
+	until(t, "a connection is refused", func() bool { return refused.Load() > 0 })
+	for range processes {
+		d := pool(t, database, 1, 0, nil)
+		if err := errors.Join(transact(t.Context(), d), d.Ping(t.Context())); err != nil {
+			t.Error(err)
+		}
+		d.Close()
+	}
+}
+
+// A pool that was refused a session closes a quarter of those that it has, but for its floor.
+// Transactions that wait get a connection of the others. After the pressure it has all again.
+func TestARefusedPoolShrinksAndGrowsBack(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ most, perTenant, has, want int }{
+		{12, 0, 8, 6}, {12, 0, 5, 3}, {6, 0, 3, 2}, {6, 0, 2, 2}, {6, 0, 1, 1}, {2, 0, 1, 1}, {12, 2, 8, 6}, {12, 2, 4, 4},
+	} {
+		t.Run(fmt.Sprintf("%d of %d, %d for a tenant", test.has, test.most, test.perTenant), func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			d := shrunk(t, database, test.most, test.perTenant, test.has)
+			var inUse, idle, most int
+			until(t, "sessions are closed", func() bool {
+				inUse, idle, most, _ = d.Connections()
+				return idle == test.want
+			})
+			if most != test.want || inUse != 0 {
+				t.Errorf("it may have %d connections and uses %d, want %d and none", most, inUse, test.want)
+			}
+			admit(t, database, test.most+1)
+			for range test.most - test.want {
+				d.Adjust(t.Context())
+			}
+			hold(t, d, test.most)
+		})
+	}
+}
+
+// shrunk opens a pool that the server refuses one more session than it has, while all of these are
+// in use, and then releases these.
+func shrunk(t *testing.T, database *pgtest.Database, most, perTenant, has int) *postgres.DB {
+	t.Helper()
+	d := pool(t, database, most, perTenant, nil)
+	end := hold(t, d, has)
+	admit(t, database, has)
+	waited := make(chan error)
+	go func() { waited <- d.Ping(t.Context()) }()
+	until(t, "it shrinks", func() bool { return atMost(d) < most })
+	for range has {
+		end()
+	}
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
+	return d
+}
+
+// The requests of several tenants share the connections that are left, and health checks have
+// theirs.
+func TestAShrunkenPoolIsSharedOut(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		d, a := shrunk(t, database, 12, 4, 4), uuid.New()
+		err := d.InTenant(t.Context(), a, func(*postgres.Tx) error {
+			if err := d.InTenant(t.Context(), a, func(*postgres.Tx) error { return nil }); fault.KindOf(err) != fault.Unavailable {
+				t.Errorf("a second request of the tenant: %v", err)
+			}
+			return d.InTenant(t.Context(), uuid.New(), func(*postgres.Tx) error {
+				if err := transact(t.Context(), d); fault.KindOf(err) != fault.Unavailable {
+					t.Errorf("a request that would take a reserved connection: %v", err)
+				}
+				return d.Ping(t.Context())
+			})
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A pool asks for more connections 10 s after it was refused one, and grows while it gets them.
+func TestAShrunkenPoolGrowsBack(t *testing.T) {
+	t.Parallel()
+	const most = 6
+	database := pgtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		d := shrunk(t, database, most, 0, 4)
+		want := func(n int) {
+			t.Helper()
+			if got := atMost(d); got != n {
+				t.Errorf("it may have %d connections, want %d", got, n)
+			}
+		}
+		want(3)
+		<-time.After(9 * time.Second)
+		want(3)
+		admit(t, database, 2)
+		<-time.After(15 * time.Second) // it is refused one again
+		want(2)
+		admit(t, database, -1)
+		<-time.After(30 * time.Second)
+		want(most)
+	})
+}
+
+// One below its floor asks sooner.
+func TestASmallPoolGrowsBack(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		d := shrunk(t, database, 2, 0, 1)
+		admit(t, database, -1)
+		<-time.After(4 * time.Second)
+		if n := atMost(d); n != 2 {
+			t.Errorf("it may have %d connections, want 2", n)
+		}
+	})
+}
