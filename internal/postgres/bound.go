@@ -258,12 +258,14 @@ func (b *bound) refusedWithin(d time.Duration) bool {
 }
 
 // adjust asks the server for a session, and has the bound grow by one or shrink. So no request
-// meets the refusal.
+// meets the refusal. A pool that has all its connections asks, too: it opens no other, and would
+// not know that the server is full. One that may have all, and has fewer, has nothing to ask, nor
+// has one that would close none.
 func (b *bound) adjust(ctx context.Context) {
 	b.mu.Lock()
-	began, whole := b.refusals, b.now == b.most
+	began, content := b.refusals, b.now == b.most && (b.has() < b.most || b.most == b.least)
 	b.mu.Unlock()
-	if whole {
+	if content {
 		return
 	}
 	if err := b.ask(ctx); err != nil {

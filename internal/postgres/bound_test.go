@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -140,6 +141,68 @@ func TestARefusedPoolShrinksAndGrowsBack(t *testing.T) {
 			}
 			hold(t, d, test.most)
 		})
+	}
+}
+
+// A pool that has all its connections opens no other, and asks whether the server is full. So a
+// process starts also beside such ones.
+func TestAFullPoolMakesRoom(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	database := pgtest.New(t)
+	d := pool(t, database, most, 0, nil)
+	end := hold(t, d, most)
+	admit(t, database, most)
+	refused, opened := &refusals{}, make(chan error, 1)
+	go func() {
+		d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1, Tracer: refused})
+		if err == nil {
+			d.Close()
+		}
+		opened <- err
+	}()
+	until(t, "it is refused", func() bool { return refused.Load() > 0 || len(opened) > 0 })
+	d.Adjust(t.Context())
+	end()
+	if err := <-opened; err != nil {
+		t.Errorf("it found no session: %v", err)
+	}
+	for range most - 1 {
+		end()
+	}
+}
+
+// A pool keeps the sessions of its floor, as that of a heartbeat keeps its only one.
+func TestAPoolKeepsItsFloor(t *testing.T) {
+	t.Parallel()
+	for most := 1; most <= 2; most++ {
+		database := pgtest.New(t)
+		d, admin := pool(t, database, most, 0, nil), connect(t, database.AdminURL)
+		sessions := func() (pids []int) {
+			t.Helper()
+			err := admin.QueryRow(t.Context(), "SELECT array_agg(pid ORDER BY pid) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'test'").Scan(&pids)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return pids
+		}
+		end := hold(t, d, most)
+		admit(t, database, most)
+		before := sessions()
+		for range 3 {
+			d.Adjust(t.Context())
+		}
+		for range most {
+			end()
+		}
+		for range most {
+			if err := transact(t.Context(), d); err != nil {
+				t.Error(err)
+			}
+		}
+		if after := sessions(); !slices.Equal(before, after) || atMost(d) != most {
+			t.Errorf("the sessions were %d and are %d", before, after)
+		}
 	}
 }
 
