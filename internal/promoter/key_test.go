@@ -1,6 +1,8 @@
 package promoter_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/promoter"
 )
 
 // Every way in which an execution is made renders its job's concurrency key.
@@ -51,4 +54,31 @@ func TestExecutionsCarryTheirKey(t *testing.T) {
 	count(1, "trigger_type = 'manual' AND concurrency_key = $1", "device-7 ")
 	count(1, "trigger_type = 'backfill' AND concurrency_key = $1", "device-7 ")
 	count(1, "job_id = $1 AND concurrency_key IS NULL", plain.ID)
+}
+
+// Where no hint is sent, workers are called for whatever was made for them, in the pool or not.
+func TestWorkersAreCalledForWhatHasNoHint(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*job.Spec){
+		"in the pool":          nil,
+		"of a concurrency key": func(s *job.Spec) { s.ConcurrencyKey = "one" },
+		"behind a slot":        func(s *job.Spec) { s.MaxConcurrent = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, called := setup(t), 0
+			p, _ := b.countedWith(t, func(c *promoter.Config) { c.CallWorkers = func(context.Context) { called++ } })
+			j := b.create(t, edit)
+			b.pass(t, p, *j.NextExecutionAt)
+			if called != 0 {
+				t.Errorf("called %d times for what was hinted", called)
+			}
+			b.hints.err = errors.New("there is no redis")
+			j = b.create(t, edit)
+			b.pass(t, p, *j.NextExecutionAt)
+			if called != 1 {
+				t.Errorf("called %d times for what has no hint, want once", called)
+			}
+		})
+	}
 }

@@ -55,9 +55,10 @@ func (p *plan) announce(l lanes) {
 	}
 }
 
-// pools says whether runs are in the pool.
-func (p *plan) pools() bool {
-	return slices.ContainsFunc(p.runs, func(r run) bool { return r.pooled })
+// calls says whether workers are to be called: runs got no hint, and are in the pool or wait for a
+// concurrency slot or key, which may be free.
+func (p *plan) calls() bool {
+	return slices.ContainsFunc(p.runs, func(r run) bool { return !r.hinted })
 }
 
 // key is the run's concurrency key; empty: none.

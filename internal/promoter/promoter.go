@@ -232,7 +232,7 @@ func (p *Promoter) promote(ctx context.Context, d due, seen lanes) (made plan, c
 			p.hints.SendLane(ctx, of.lane, ids)
 		}
 	}
-	if made.pools() {
+	if made.calls() {
 		p.c.CallWorkers(ctx)
 	}
 	p.count(made)
