@@ -18,29 +18,30 @@ import (
 // a limit of its tenant left behind: other workers find it there, and so
 // does the search for the next execution. Held are executions that it did not try,
 // because somebody else holds their job locked: a claim soon after may find it free.
-func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) (won []Claimed, held []uuid.UUID, err error) {
+// Pooled says that it pooled some, so other workers should be called.
+func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) (won []Claimed, held []uuid.UUID, pooled bool, err error) {
 	q := s.queries()
 	won, err = claimReady(ctx, q, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning()})
 	if err != nil || len(won) == len(ids) {
-		return won, nil, err
+		return won, nil, false, err
 	}
 	left, err := q.ListUnclaimedExecutions(ctx, db.ListUnclaimedExecutionsParams{Ids: ids, LeftTypes: s.leftTypes})
 	if err != nil {
-		return nil, nil, fmt.Errorf("list executions that were not claimed: %w", postgres.Fault(err))
+		return nil, nil, false, fmt.Errorf("list executions that were not claimed: %w", postgres.Fault(err))
 	}
 	limited, unpooled := sortUnclaimed(left)
-	if len(unpooled) > 0 {
+	if pooled = len(unpooled) > 0; pooled {
 		if err := s.Pool(ctx, unpooled); err != nil {
-			return nil, nil, err
+			return nil, nil, false, err
 		}
 	}
 	if len(limited.ids) == 0 {
-		return won, nil, nil
+		return won, nil, pooled, nil
 	}
 	more, held, err := s.claimLimited(ctx, limited, db.ClaimLimitedExecutionsParams{
 		WorkerID: &worker, LeaseToken: &token, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
 	})
-	return append(won, more...), held, err
+	return append(won, more...), held, pooled, err
 }
 
 // claimReady claims those that wait for a worker alone.

@@ -69,13 +69,11 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 		won[r.ID] = r
 	}
 	var late, stopped []dispatch.Run
-	pooled := false
 	for _, x := range live {
 		r, ok := won[x.id]
 		delete(won, x.id) // the same id twice in one batch is one claim
 		switch {
 		case !ok:
-			pooled = true // where it is of a type that this worker leaves to others
 			w.free()
 		case remainingTime(r.Timeout, r.asked.Elapsed()) <= 0:
 			late = append(late, dispatch.Run{ID: r.ID, Token: r.Token})
@@ -87,9 +85,6 @@ func (w *Worker) settle(ctx context.Context, inc *incarnation, live []claimReque
 			}
 		}
 		x.decided.Done()
-	}
-	if pooled && len(w.c.Executor.LeftTypes()) > 0 {
-		w.c.CallWorkers(ctx)
 	}
 	if len(late) > 0 {
 		w.c.Log.WarnContext(ctx, "a claim was answered so late that the runs could outlive their deadlines; releasing them", "executions", len(late))
@@ -149,9 +144,12 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 
 func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[definition.Key]definition.Definition, error) {
 	asked := clock.Start()
-	found, held, err := w.store.Claim(ctx, inc.member.ID, token, ids)
+	found, held, pooled, err := w.store.Claim(ctx, inc.member.ID, token, ids)
 	if err != nil {
 		return nil, nil, err
+	}
+	if pooled {
+		w.c.CallWorkers(ctx)
 	}
 	w.tryLater(held)
 	return w.withSpecs(ctx, asked, found)

@@ -60,7 +60,7 @@ func TestClaimsDoNotWaitForATenantAtItsLimit(t *testing.T) {
 		first.ID, rest[0].ID, rest[1].ID, b.who.TenantID, worker); err != nil {
 		t.Fatal(err)
 	}
-	won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{first.ID, rest[0].ID, rest[1].ID}, theirs[:2]...))
+	won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{first.ID, rest[0].ID, rest[1].ID}, theirs[:2]...))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestClaimsDoNotWaitForATenantAtItsLimit(t *testing.T) {
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	won, _, err = store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{first.ID, rest[0].ID, rest[1].ID})
+	won, _, _, err = store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{first.ID, rest[0].ID, rest[1].ID})
 	if err != nil || len(won) != 2 {
 		t.Errorf("%d claimed once the count is free, %v; want the 2 that may run", len(won), err)
 	}
@@ -89,14 +89,14 @@ func TestClaimsDoNotWaitForALockedJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := []uuid.UUID{made[0].ID, made[1].ID}
-	won, held, err := store.Claim(t.Context(), worker, uuid.New(), ids)
+	won, held, _, err := store.Claim(t.Context(), worker, uuid.New(), ids)
 	if err != nil || !slices.Equal(idsOf(won), ids[1:]) || !slices.Equal(held, ids[:1]) {
 		t.Errorf("claimed %v, held %v, %v; want %v and %v", idsOf(won), held, err, ids[1:], ids[:1])
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	won, held, err = store.Claim(t.Context(), worker, uuid.New(), ids[:1])
+	won, held, _, err = store.Claim(t.Context(), worker, uuid.New(), ids[:1])
 	if err != nil || len(won) != 1 || len(held) != 0 {
 		t.Errorf("claimed %v, held %v, %v once the job is free", idsOf(won), held, err)
 	}
@@ -110,7 +110,7 @@ func ofKeys(t *testing.T, b *bundle, store *dispatch.Store, worker uuid.UUID, ke
 		ids = append(ids, b.pending(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, key }).ID)
 	}
 	first := b.pending(nil)
-	if won, _, err := store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{first.ID}); err != nil || len(won) != 1 {
+	if won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{first.ID}); err != nil || len(won) != 1 {
 		t.Fatalf("the first claim: %d, %v", len(won), err)
 	}
 	return ids
@@ -133,14 +133,14 @@ func TestClaimsOfKeysDoNotWaitForOneAnother(t *testing.T) {
 	if err := tx.QueryRow(t.Context(), startOne, ids[0], b.who.TenantID, "one", elsewhere).Scan(&started); err != nil || started != ids[0] {
 		t.Fatalf("started %s, %v", started, err)
 	}
-	won, _, err := store.Claim(t.Context(), worker, uuid.New(), ids[1:])
+	won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), ids[1:])
 	if err != nil || !slices.Equal(idsOf(won), ids[2:]) {
 		t.Errorf("claimed %v, %v; want the one whose key is free, %v", idsOf(won), err, ids[2:])
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids[:2])
+	won, _, _, err = store.Claim(t.Context(), worker, uuid.New(), ids[:2])
 	if err != nil || !slices.Equal(idsOf(won), ids[:1]) {
 		t.Errorf("claimed %v, %v; want the first of its key, %v", idsOf(won), err, ids[:1])
 	}
@@ -186,7 +186,7 @@ func TestClaimsWaitBriefly(t *testing.T) {
 				b.who.TenantID, elsewhere, other.runs); err != nil {
 				t.Fatal(err)
 			}
-			won, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
+			won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), append([]uuid.UUID{theirs}, ids...))
 			if err != nil || !slices.Equal(idsOf(won), []uuid.UUID{theirs}) {
 				t.Errorf("claimed %v, %v; want the other tenant's %s", idsOf(won), err, theirs)
 			}
@@ -196,7 +196,7 @@ func TestClaimsWaitBriefly(t *testing.T) {
 			if err := tx.Rollback(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			won, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
+			won, _, _, err = store.Claim(t.Context(), worker, uuid.New(), ids)
 			if err != nil || len(won) != 2 {
 				t.Errorf("claimed %v, %v once the count is free; want both", idsOf(won), err)
 			}
@@ -249,7 +249,7 @@ func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		won, _, failure = store.Claim(t.Context(), worker, uuid.New(), ids)
+		won, _, _, failure = store.Claim(t.Context(), worker, uuid.New(), ids)
 	}()
 	eventually(t, "the claim waits for its shard", func() bool {
 		return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'") == 1
@@ -261,7 +261,7 @@ func TestClaimsThatMayNotStartTakeNoKey(t *testing.T) {
 	if failure != nil || len(won) != 0 || b.count("SELECT count(*) FROM running_keys") != 0 {
 		t.Errorf("claimed %d, %v, %d keys are taken", len(won), failure, b.count("SELECT count(*) FROM running_keys"))
 	}
-	won, _, err := store.Claim(t.Context(), worker, uuid.New(), ids)
+	won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), ids)
 	if err != nil || !slices.Equal(idsOf(won), ids) {
 		t.Errorf("claimed %v once the permits are dealt again, %v", idsOf(won), err)
 	}
@@ -287,7 +287,7 @@ func TestAClaimThatWinsNothingWaitsForNoDisk(t *testing.T) {
 		flushed bool
 	}{{first.ID, 1, true}, {limited.ID, 0, false}} {
 		b.exec("DELETE FROM commits")
-		won, _, err := store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{want.id})
+		won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{want.id})
 		if err != nil || len(won) != want.won {
 			t.Fatalf("claimed %d, %v; want %d", len(won), err, want.won)
 		}

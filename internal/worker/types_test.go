@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -209,5 +210,24 @@ func TestAddedTypeRuns(t *testing.T) {
 	eventually(t, "the second has run", func() bool { b.poll(pigeons); return b.over(second.ID) })
 	if n := b.count(`SELECT count(*) FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosrc ~ '[''{,](http|function|command)[''},]'`); n != 0 {
 		t.Errorf("%d functions of the schema name a job type", n)
+	}
+}
+
+// A claim says that it pooled what this worker leaves to others, so that they are called, and calls
+// nobody for what another worker took.
+func TestAClaimSaysWhetherItPooled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	left, taken := b.pending(nil), b.pending(nil)
+	b.hinted()
+	leaves, worker, _ := holding(t, b, dispatch.Config{LeftTypes: []string{"function"}})
+	if won, _, pooled, err := leaves.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{left.ID}); err != nil || len(won) != 0 || !pooled {
+		t.Errorf("of a type that it leaves: %d won, pooled %v, %v", len(won), pooled, err)
+	}
+	runs, other, _ := holding(t, b, dispatch.Config{})
+	for _, want := range []int{1, 0} {
+		if won, _, pooled, err := runs.Claim(t.Context(), other, uuid.New(), []uuid.UUID{taken.ID}); err != nil || len(won) != want || pooled {
+			t.Errorf("of a type that it runs: %d won, want %d, pooled %v, %v", len(won), want, pooled, err)
+		}
 	}
 }

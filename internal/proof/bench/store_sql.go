@@ -132,7 +132,7 @@ const maxClaims = 1000
 func claimAll(ctx context.Context, moves *dispatch.Store, worker, token uuid.UUID, ids []uuid.UUID) error {
 	claimed := 0
 	for range maxClaims {
-		rows, _, err := moves.Claim(ctx, worker, token, ids)
+		rows, _, _, err := moves.Claim(ctx, worker, token, ids)
 		if err != nil || len(rows) == len(ids) {
 			return err
 		}
