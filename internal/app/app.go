@@ -100,8 +100,8 @@ func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config)
 		p.log.WarnContext(ctx, "the settings are not read, those of the environment hold", "error", err)
 	}
 	hinting := queue.Config{URL: s.Redis(), Spans: p.traces != nil}
-	if url := s.ListensAt(); url != "" {
-		hinting.Line = calls.New(calls.Config{DB: db, URL: url, Name: c.Name + "-calls", Log: p.log})
+	if s.Redis() == "" {
+		hinting.Carrier = calls.New(calls.Config{DB: db, URL: s.ListensAt(), Name: c.Name + "-calls", Log: p.log})
 	}
 	hints, err := queue.NewPublisher(hinting, p.log)
 	if err != nil {
@@ -115,7 +115,7 @@ func (p process) stores(ctx context.Context, s config.Stores, c postgres.Config)
 			return pool
 		})
 	} else {
-		p.log.InfoContext(ctx, "there is no redis, workers poll the database")
+		p.log.InfoContext(ctx, "there is no redis, processes call each other through the database")
 	}
 	return db, hints, nil
 }

@@ -20,8 +20,8 @@ const (
 // notified is the channel of PostgreSQL in which it is heard where there is no Redis.
 func (c Call) notified() string { return "scheduler_" + string(c) }
 
-// line carries calls where there is no Redis.
-type line interface {
+// carrier carries calls where there is no Redis.
+type carrier interface {
 	Call(channel string)
 	Listen(ctx context.Context, channel string, stands func(bool), heard func()) error
 	Close()
@@ -32,10 +32,10 @@ type line interface {
 func (c Call) channel() string { return "asynq:call:" + string(c) }
 
 // Call sends a call to all that listen for it. It waits as long as Publish does, and an error
-// costs no more than a lost call. Without a Redis the line carries it, and nothing waits.
+// costs no more than a lost call. Without a Redis the carrier takes it, and nothing waits.
 func (p *Publisher) Call(ctx context.Context, call Call) error {
-	if p.line != nil {
-		p.line.Call(call.notified())
+	if p.carrier != nil {
+		p.carrier.Call(call.notified())
 		return nil
 	}
 	return p.guarded(ctx, "call", func(ctx context.Context) error { return p.rdb.Publish(ctx, call.channel(), "").Err() })
@@ -52,7 +52,8 @@ type Ear struct {
 func (p *Publisher) Ear(call Call) *Ear { return &Ear{publisher: p, call: call} }
 
 // Hears says whether a call that is sent now would be heard, as far as is known: the
-// subscription stood and no command to Redis failed lately.
+// subscription stood and no command to Redis failed lately, or the session stood in which a carrier
+// listens.
 func (e *Ear) Hears() bool {
 	return e.stands.Load() && (e.publisher.Silent() || !e.publisher.circuit.isOpen())
 }
@@ -60,8 +61,8 @@ func (e *Ear) Hears() bool {
 // Listen calls do for each call until ctx is cancelled, and once when it begins to hear
 // calls, as nobody heard those before. It returns nil.
 func (e *Ear) Listen(ctx context.Context, do func()) error {
-	if e.publisher.line != nil {
-		return e.publisher.line.Listen(ctx, e.call.notified(), e.stands.Store, do)
+	if e.publisher.carrier != nil {
+		return e.publisher.carrier.Listen(ctx, e.call.notified(), e.stands.Store, do)
 	}
 	if e.publisher.Silent() {
 		<-ctx.Done()

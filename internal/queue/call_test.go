@@ -69,11 +69,11 @@ func (w *wire) Listen(_ context.Context, channel string, stands func(bool), hear
 	return nil
 }
 
-// Without a Redis a line carries calls. Workers that would get hints are called.
-func TestALineCarriesCallsWithoutRedis(t *testing.T) {
+// Without a Redis a carrier takes calls. Workers that would get hints are called.
+func TestCallsAreCarriedWithoutRedis(t *testing.T) {
 	t.Parallel()
 	w := &wire{}
-	p, err := NewPublisher(Config{Line: w}, discard())
+	p, err := NewPublisher(Config{Carrier: w}, discard())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,12 +98,12 @@ func TestALineCarriesCallsWithoutRedis(t *testing.T) {
 	}
 }
 
-// A line is of use only where there is no Redis.
+// A carrier is of use only where there is no Redis.
 func TestRedisCarriesCallsWhereThereIsOne(t *testing.T) {
 	t.Parallel()
 	s := redistest.New(t)
 	w := &wire{}
-	p, err := NewPublisher(Config{URL: s.ClientURL, Line: w}, discard())
+	p, err := NewPublisher(Config{URL: s.ClientURL, Carrier: w}, discard())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,7 +41,7 @@ type Publisher struct {
 	rdb     *redis.Client
 	client  atomic.Pointer[asynq.Client]
 	circuit *circuit
-	line    line // nil where there is a Redis, or nobody is called without one
+	carrier carrier // nil where there is a Redis, or nobody is called without one
 	now     clock.Clock
 	spans   bool
 
@@ -55,10 +55,10 @@ type Publisher struct {
 
 // NewPublisher reads the configuration and dials nothing: a Redis that is away
 // is no reason not to start. Without a URL the publisher is silent: workers
-// find in PostgreSQL what nobody tells them, and where there is a line, it calls them.
+// find in PostgreSQL what nobody tells them, and where there is a carrier, it calls them.
 func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
 	if cfg.URL == "" {
-		return &Publisher{now: clock.Now, line: cfg.Line}, nil
+		return &Publisher{now: clock.Now, carrier: cfg.Carrier}, nil
 	}
 	o, err := options(cfg, publisherPool)
 	if err != nil {
@@ -73,13 +73,13 @@ func NewPublisher(cfg Config, log *slog.Logger) (*Publisher, error) {
 }
 
 // Silent says that there is no Redis: what is published is dropped without an
-// error, and calls workers where there is a line; everything that is asked of Redis fails with fault.Unavailable.
+// error, and calls workers where there is a carrier; everything that is asked of Redis fails with fault.Unavailable.
 func (p *Publisher) Silent() bool { return p.rdb == nil }
 
 // Close waits for what runs in the background and gives the connections back.
 func (p *Publisher) Close() error {
-	if p.line != nil {
-		p.line.Close()
+	if p.carrier != nil {
+		p.carrier.Close()
 	}
 	if p.Silent() {
 		return nil
@@ -138,8 +138,8 @@ func (p *Publisher) send(ctx context.Context, lane Lane, ids []uuid.UUID, least 
 		return fmt.Errorf("queue: publish: %w: unknown lane %q", errHint, string(lane))
 	}
 	if p.Silent() {
-		if p.line != nil {
-			p.line.Call(CallPool.notified())
+		if p.carrier != nil {
+			p.carrier.Call(CallPool.notified())
 		}
 		return nil
 	}

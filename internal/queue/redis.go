@@ -30,8 +30,8 @@ type Config struct {
 	// Drain is how long a stopping consumer waits for the handlers that run
 	// before it cancels their contexts, by default 10 s.
 	Drain time.Duration
-	// Line carries the calls of a publisher that has no URL; nil: nothing does.
-	Line line
+	// Carrier carries the calls of a publisher that has no URL; nil: nothing does.
+	Carrier carrier
 	// Spans makes a span of each call of a publisher that belongs to a trace.
 	Spans bool
 }

@@ -19,7 +19,7 @@ const (
 	waitingEach = 64
 	waitingAll  = 2048
 	// lookEvery is how often the pass looks for executions while claims wait and nobody calls.
-	// A trigger calls nobody: it starts half of that later.
+	// Where Redis is used, a trigger calls nobody: it starts half of that later.
 	lookEvery = 250 * time.Millisecond
 	// lookStep is how many functions one statement asks for.
 	lookStep = 1000

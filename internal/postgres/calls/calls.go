@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -24,14 +25,16 @@ const (
 	// workers look by themselves. None costs a request or a pass a round trip of its own.
 	leastApart = 10 * time.Millisecond
 	mostApart  = 40 * time.Millisecond
-	// sendWithin bounds how long a notification takes. One that is late is worth little.
+	// sendWithin bounds how long a notification takes, and tries how often it is sent until the
+	// database takes it. One that is late is worth little.
 	sendWithin = time.Second
+	tries      = 3
 	// askAfter is how long nothing may be heard before the session is asked whether it lives, and
 	// answerWithin how long it has to answer. A network that was cut tells nothing.
 	askAfter     = 30 * time.Second
 	answerWithin = 5 * time.Second
 	// A session that ended is opened anew after firstRest, then after twice as long each time
-	// up to longestRest: a server that has no session free needs them for others.
+	// up to longestRest, or half of that by chance: a server that has no session free needs them for others.
 	firstRest   = time.Second
 	longestRest = 30 * time.Second
 )
@@ -39,89 +42,117 @@ const (
 // Config says where calls go.
 type Config struct {
 	DB *postgres.DB // through which calls are sent
-	// URL is where to listen: PostgreSQL itself, or a pooler that keeps sessions.
+	// URL is where to listen: PostgreSQL itself, or a pooler that keeps sessions. Empty: this
+	// process calls others and hears nothing itself.
 	URL  string
 	Name string // application_name of the session that listens
 	Log  *slog.Logger
 }
 
-// Line carries calls. Any number of goroutines may use it.
-type Line struct {
-	c     Config
-	store store
-	life  context.Context
-	end   context.CancelFunc
+// Carrier carries calls. Any number of goroutines may use it.
+type Carrier struct {
+	c      Config
+	notify func(ctx context.Context, channels []string) error
+	closed chan struct{}
 
 	senders sync.WaitGroup
 	mu      sync.Mutex
 	wanted  map[string]bool // channels on which nobody was called yet
 	sending bool            // a goroutine sends
+	ends    bool            // nobody is called any more
 }
 
-// New makes a line. It connects to nothing.
-func New(c Config) *Line {
-	life, end := context.WithCancel(context.Background())
-	return &Line{c: c, store: store{c.DB}, life: life, end: end, wanted: map[string]bool{}}
+// New makes a carrier. It connects to nothing.
+func New(c Config) *Carrier {
+	return &Carrier{c: c, notify: store{c.DB}.notify, closed: make(chan struct{}), wanted: map[string]bool{}}
 }
 
-// Close sends nothing more, and waits for the notification that is being sent.
-func (l *Line) Close() {
-	l.end()
-	l.mu.Lock()
-	l.sending = true // for ever
-	l.mu.Unlock()
-	l.senders.Wait()
+// Close sends what is to be sent, and nothing that comes later. It is called once.
+func (c *Carrier) Close() {
+	c.mu.Lock()
+	c.ends = true
+	c.mu.Unlock()
+	close(c.closed)
+	c.senders.Wait()
 }
 
 // Call notifies those who listen on a channel, and waits for nothing: at once, or 10 to 40 ms after the
-// notification before. Those who wait for one that fails are not called.
-func (l *Line) Call(channel string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.wanted[channel] = true
-	if !l.sending {
-		l.sending = true
-		l.senders.Go(l.send)
+// notification before. It is tried three times; if the database takes none, nobody is called.
+func (c *Carrier) Call(channel string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ends {
+		return
+	}
+	c.wanted[channel] = true
+	if !c.sending {
+		c.sending = true
+		c.senders.Go(c.send)
 	}
 }
 
 // send notifies until nobody is to be called.
-func (l *Line) send() {
-	apart := leastApart
-	for channels := l.take(); len(channels) > 0; channels = l.take() {
-		ctx, cancel := context.WithTimeout(l.life, sendWithin)
-		err := l.store.notify(ctx, channels)
+func (c *Carrier) send() {
+	apart, failed := leastApart, 0
+	for channels := c.take(); len(channels) > 0; channels = c.take() {
+		ctx, cancel := context.WithTimeout(context.Background(), sendWithin)
+		err := c.notify(ctx, channels)
 		cancel()
-		if err != nil && l.life.Err() == nil {
-			l.c.Log.DebugContext(l.life, "nobody is called, they poll", "error", err, "channels", channels)
+		if err == nil {
+			failed = 0
+		} else if failed++; failed < tries {
+			c.want(channels)
+		} else {
+			failed = 0
+			c.c.Log.DebugContext(ctx, "nobody is called, they poll", "error", err, "channels", channels)
 		}
-		clock.Sleep(l.life, apart)
+		c.pause(apart)
 		apart = min(2*apart, mostApart)
 	}
 }
 
-// take returns the channels that are wanted. Where there are none, the next call starts a sender.
-func (l *Line) take() (channels []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.life.Err() != nil {
-		return nil
+// pause waits, unless the carrier is closed.
+func (c *Carrier) pause(d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-c.closed:
 	}
-	for channel := range l.wanted {
+}
+
+// want has channels notified again.
+func (c *Carrier) want(channels []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, channel := range channels {
+		c.wanted[channel] = true
+	}
+}
+
+// take returns the channels that are wanted. Where there are none, the next call starts a sender.
+func (c *Carrier) take() (channels []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for channel := range c.wanted {
 		channels = append(channels, channel)
 	}
-	clear(l.wanted)
-	l.sending = len(channels) > 0
+	clear(c.wanted)
+	c.sending = len(channels) > 0
 	return channels
 }
 
 // Listen calls heard for each notification of a channel until ctx is cancelled, and once whenever
-// it begins to hear, as nobody heard those before. It tells stands whether it hears. It returns
-// nil.
-func (l *Line) Listen(ctx context.Context, channel string, stands func(bool), heard func()) error {
+// it begins to hear, as nobody heard those before. It tells stands whether it hears. Without a URL it
+// hears nothing. It returns nil.
+func (c *Carrier) Listen(ctx context.Context, channel string, stands func(bool), heard func()) error {
+	if c.c.URL == "" {
+		<-ctx.Done()
+		return nil
+	}
 	rest := firstRest
 	for ctx.Err() == nil {
-		stood, err := l.session(ctx, channel, stands, heard)
+		stood, err := c.session(ctx, channel, stands, heard)
 		stands(false)
 		if ctx.Err() != nil {
 			break
@@ -129,22 +160,22 @@ func (l *Line) Listen(ctx context.Context, channel string, stands func(bool), he
 		if stood {
 			rest = firstRest
 		}
-		l.c.Log.InfoContext(ctx, "not called any more, polling; listening again after a rest", "channel", channel, "error", err, "rest", rest.String())
-		clock.Sleep(ctx, rest)
+		c.c.Log.InfoContext(ctx, "not called at the moment, so polling; listening again after a rest", "channel", channel, "error", err, "rest", rest.String())
+		clock.Sleep(ctx, rest/2+rand.N(rest/2)) // not all processes at once
 		rest = min(2*rest, longestRest)
 	}
 	return nil
 }
 
 // session listens in one session until that ends, and says whether it ever stood.
-func (l *Line) session(ctx context.Context, channel string, stands func(bool), heard func()) (stood bool, err error) {
-	conn, err := l.connect(ctx)
+func (c *Carrier) session(ctx context.Context, channel string, stands func(bool), heard func()) (stood bool, err error) {
+	conn, err := c.connect(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it may be dead already
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return false, postgres.Fault(err)
+	if err := listen(ctx, conn, channel); err != nil {
+		return false, err
 	}
 	stands(true)
 	heard()
@@ -156,15 +187,22 @@ func (l *Line) session(ctx context.Context, channel string, stands func(bool), h
 	}
 }
 
-func (l *Line) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(l.c.URL)
+func (c *Carrier) connect(ctx context.Context) (*pgx.Conn, error) {
+	config, err := pgx.ParseConfig(c.c.URL)
 	if err != nil {
 		return nil, errors.New("the address does not parse") // the driver's text repeats the password
 	}
 	config.ConnectTimeout = answerWithin
-	config.RuntimeParams["application_name"] = l.c.Name
+	config.RuntimeParams["application_name"] = c.c.Name
 	conn, err := pgx.ConnectConfig(ctx, config)
 	return conn, postgres.Fault(err)
+}
+
+func listen(ctx context.Context, conn *pgx.Conn, channel string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	defer cancel()
+	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
+	return postgres.Fault(err)
 }
 
 // wait returns with the next notification, or the error that ended the session.

@@ -2,7 +2,10 @@ package calls
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -15,13 +18,14 @@ import (
 
 const channel = "scheduler_test"
 
-// bundle is a database with a line, and how many notifications that sent.
+// bundle is a database with a carrier, and how many notifications that sent.
 type bundle struct {
 	t        *testing.T
 	database *pgtest.Database
 	db       *postgres.DB
-	line     *Line
+	carrier  *Carrier
 	sent     atomic.Int64
+	end      func()
 }
 
 func setup(t *testing.T) *bundle {
@@ -39,8 +43,9 @@ func setup(t *testing.T) *bundle {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.db.Close)
-	b.line = New(Config{DB: b.db, URL: b.database.URL, Name: "calls-of-" + b.database.Name, Log: slog.New(slog.DiscardHandler)})
-	t.Cleanup(b.line.Close)
+	b.carrier = New(Config{DB: b.db, URL: b.database.URL, Name: "calls-of-" + b.database.Name, Log: slog.New(slog.DiscardHandler)})
+	b.end = sync.OnceFunc(b.carrier.Close)
+	t.Cleanup(b.end)
 	return b
 }
 
@@ -51,7 +56,7 @@ func (b *bundle) listen() (stands <-chan bool, heard <-chan struct{}, stop func(
 	states, calls, ended := make(chan bool, 100), make(chan struct{}, 100), make(chan struct{})
 	go func() {
 		defer close(ended)
-		err := b.line.Listen(ctx, channel, func(s bool) { states <- s }, func() { calls <- struct{}{} })
+		err := b.carrier.Listen(ctx, channel, func(s bool) { states <- s }, func() { calls <- struct{}{} })
 		if err != nil {
 			b.t.Error(err)
 		}
@@ -70,9 +75,13 @@ func TestACallIsHeardOnItsChannel(t *testing.T) {
 		t.Fatal("it does not hear")
 	}
 	<-heard // nobody heard those before
-	b.line.Call("scheduler_other")
-	b.line.Call(channel)
+	b.carrier.Call("scheduler_other")
+	b.carrier.senders.Wait()
+	b.carrier.Call(channel)
 	<-heard
+	b.carrier.senders.Wait()
+	b.carrier.Call("scheduler_end")
+	b.carrier.senders.Wait() // by now it would have heard more
 	stop()
 	if <-stands {
 		t.Error("it hears after its end")
@@ -94,7 +103,7 @@ func TestASessionThatEndsIsOpenedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = admin.Close(context.Background()) }()
-	ended, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", b.line.c.Name)
+	ended, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", b.carrier.c.Name)
 	if err != nil || ended.RowsAffected() != 1 {
 		t.Fatal(err, ended)
 	}
@@ -105,7 +114,7 @@ func TestASessionThatEndsIsOpenedAgain(t *testing.T) {
 		t.Error("it does not hear again")
 	}
 	<-heard
-	b.line.Call(channel)
+	b.carrier.Call(channel)
 	<-heard
 }
 
@@ -115,9 +124,9 @@ func TestManyCallsAreFewNotifications(t *testing.T) {
 	b := setup(t)
 	mark := clock.Start()
 	for range 10_000 {
-		b.line.Call(channel)
+		b.carrier.Call(channel)
 	}
-	b.line.senders.Wait()
+	b.carrier.senders.Wait()
 	if most := int64(mark.Elapsed()/leastApart) + 2; b.sent.Load() > most {
 		t.Errorf("%d notifications in %v, want at most %d", b.sent.Load(), mark.Elapsed(), most)
 	}
@@ -125,7 +134,7 @@ func TestManyCallsAreFewNotifications(t *testing.T) {
 	<-stands
 	<-heard
 	before := b.sent.Load()
-	b.line.Call(channel)
+	b.carrier.Call(channel)
 	<-heard
 	if b.sent.Load() != before+1 {
 		t.Errorf("%d notifications for one call", b.sent.Load()-before)
@@ -146,33 +155,74 @@ func TestANotificationLeavesTheSessionAsItWas(t *testing.T) {
 		}
 		return how
 	}
-	b.line.Call(channel)
-	b.line.senders.Wait()
+	b.carrier.Call(channel)
+	b.carrier.senders.Wait()
 	if got := commits(); b.sent.Load() != 1 || got != "on" {
 		t.Errorf("after %d notifications synchronous_commit is %s", b.sent.Load(), got)
 	}
 }
 
-// A line that is closed calls nobody. A process that cannot connect tries again until it is told
-// to stop.
-func TestALineEnds(t *testing.T) {
+// A carrier that is closed sends what was wanted before, and nothing later.
+func TestACarrierEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	b.line.Close()
-	b.line.Call(channel)
-	if b.sent.Load() != 0 {
-		t.Errorf("%d notifications after the end", b.sent.Load())
+	for range 100 { // the first at once, and the last after a pause that the end cuts short
+		b.carrier.Call(channel)
 	}
-	nowhere := New(Config{DB: b.db, URL: "postgres://nobody@localhost:1/nothing?connect_timeout=1", Log: slog.New(slog.DiscardHandler)})
-	defer nowhere.Close()
-	ctx, stop := context.WithCancel(t.Context())
-	err := nowhere.Listen(ctx, channel, func(stands bool) {
-		if stands {
-			t.Error("it hears although there is no server")
+	b.carrier.Call("scheduler_last")
+	b.end()
+	sent := b.sent.Load()
+	if len(b.carrier.wanted) > 0 || sent == 0 {
+		t.Errorf("%d notifications, and %v are wanted still", sent, b.carrier.wanted)
+	}
+	b.carrier.Call(channel)
+	b.carrier.senders.Wait()
+	if b.sent.Load() != sent {
+		t.Errorf("%d notifications after the end", b.sent.Load()-sent)
+	}
+}
+
+// A notification that the database does not take is tried again, and given up soon.
+func TestANotificationIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	tried := 0
+	b.carrier.notify = func(_ context.Context, channels []string) error {
+		if tried++; !slices.Equal(channels, []string{channel}) {
+			t.Errorf("try %d notifies %v", tried, channels)
 		}
+		return errors.New("the database is away")
+	}
+	for call := 1; call <= 2; call++ {
+		b.carrier.Call(channel)
+		b.carrier.senders.Wait()
+		if tried != call*tries {
+			t.Errorf("after %d calls it was tried %d times, want %d", call, tried, call*tries)
+		}
+	}
+}
+
+// A process that cannot connect tries again until it is told to stop, and one without an address
+// listens to nobody.
+func TestListeningEnds(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	for _, url := range []string{"postgres://nobody@localhost:1/nothing?connect_timeout=1", ""} {
+		carrier := New(Config{DB: b.db, URL: url, Log: slog.New(slog.DiscardHandler)})
+		ctx, stop := context.WithCancel(t.Context())
+		if url == "" {
+			stop()
+		}
+		err := carrier.Listen(ctx, channel, func(stands bool) {
+			if stands {
+				t.Error("it hears although there is no server")
+			}
+			stop()
+		}, func() { t.Error("it heard something") })
 		stop()
-	}, func() { t.Error("it heard something") })
-	if err != nil {
-		t.Error(err)
+		carrier.Close()
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
