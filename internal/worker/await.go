@@ -77,7 +77,7 @@ func (w *Worker) leave(ctx context.Context, waiting []ended, kept map[uuid.UUID]
 		}
 		w.done(e)
 	}
-	w.wake()
+	w.callItself()
 	if len(a.freed) > 0 {
 		w.announce(a)
 	}

@@ -139,7 +139,7 @@ func TestWorkersFollowTheQuickest(t *testing.T) {
 	}
 	s.behind = mostBehind
 	w.idle.Store(true)
-	w.wake()
+	w.callItself()
 	<-w.woken
 	if s.hear(t.Context()); w.idle.Load() {
 		t.Error("it lets others go first although the call was its own")

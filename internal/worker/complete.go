@@ -129,7 +129,7 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		}
 	}
 	if again {
-		w.wake() // a retry waits in the pool
+		w.callItself() // a retry waits in the pool
 	}
 	w.wakeUnlessIdle() // slots are free
 	if room {

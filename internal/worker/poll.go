@@ -175,10 +175,10 @@ func (w *Worker) tryHere(ids []uuid.UUID) {
 		default:
 		}
 	}
-	w.wake()
+	w.callItself()
 }
 
-// Wake calls for a poll: somebody pooled executions without a hint.
+// Wake calls for a poll: another process pooled executions without a hint.
 func (w *Worker) Wake() { w.call() }
 
 // callAtOnce calls for a poll that does not rest before: an end here made room under the
@@ -199,12 +199,12 @@ func (w *Worker) callAtOnce() {
 // execution of a fleet.
 func (w *Worker) wakeUnlessIdle() {
 	if !w.idle.Load() {
-		w.wake()
+		w.callItself()
 	}
 }
 
-// wake calls for a poll, because of something that this worker did.
-func (w *Worker) wake() {
+// callItself calls for a poll because of something that this worker did.
+func (w *Worker) callItself() {
 	w.ownCall.Store(true)
 	w.call()
 }

@@ -124,8 +124,8 @@ func (s *poller) hear(ctx context.Context) {
 
 // follow has a worker that is called poll at once, unless the call came from another process and others were
 // quicker at the last one. It lets those go first then, and asks whether they left something: such a call is
-// heard by all workers, and one of them is enough for one execution. Where the quickest has ended, that takes
-// yieldFor longer, or twice as long.
+// heard by all workers, and one of them is enough for one execution. Where the quickest one cannot take it, it
+// starts up to 300 ms late: pollMax in which this worker hears nothing, see restIdle, and yieldFor doubled.
 func (s *poller) follow(ctx context.Context) {
 	switch {
 	case !s.worker.byCallsAlone():
@@ -198,8 +198,8 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 	return s.after(seen)
 }
 
-// restIdle is how long no call is heard while nothing waits. A worker that follows others looks no more
-// often than it would poll if nobody called.
+// restIdle is how long no call is heard while nothing waits. A worker that follows others asks four times a
+// second at most, as often as an idle worker polls that nobody calls.
 func (s *poller) restIdle(asked bool) time.Duration {
 	if asked {
 		s.noteRace(pollResult{})

@@ -280,7 +280,7 @@ func (w *Worker) Handle(ctx context.Context, lane queue.Lane, ids []uuid.UUID) e
 // won so many of them. The others may be in the pool now.
 func (w *Worker) handled(named, won int) {
 	if won < named {
-		w.wake()
+		w.callItself()
 	} else {
 		w.wakeUnlessIdle()
 	}
