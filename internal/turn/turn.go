@@ -30,7 +30,8 @@ type Config struct {
 	All  int // at once, of all tenants together
 	Each int // at once, of one tenant
 	// Spare is how many of all stay free for tenants that hold none: a tenant that
-	// holds one gets another only while more than so many are free.
+	// holds one gets another only while more than so many are free. Where one tenant
+	// could hold all permits, it is 1 at least.
 	Spare int
 	// Limit is the name of Each in errors. Message says what it limits, with one
 	// %d for Each.
@@ -42,7 +43,7 @@ type Limiter struct {
 	c      Config
 	mu     sync.Mutex
 	held   int
-	spare  int // Spare, or more after Resize
+	spare  int // Spare, or 1 where one tenant could hold all
 	queues map[string]*tenantQueue
 	ring   []*tenantQueue // those that are not empty, the longest unserved first
 }
@@ -59,8 +60,10 @@ type waiter struct {
 
 // New makes a Limiter of which no permit is held.
 func New(c Config) *Limiter {
-	c.All, c.Each = max(c.All, 1), max(c.Each, 1)
-	return &Limiter{c: c, spare: c.Spare, queues: map[string]*tenantQueue{}}
+	c.Each = max(c.Each, 1)
+	p := &Limiter{c: c, queues: map[string]*tenantQueue{}}
+	p.Resize(c.All)
+	return p
 }
 
 type begunKey struct{}
@@ -81,8 +84,7 @@ type loginKey struct{}
 func Login(ctx context.Context) context.Context { return context.WithValue(ctx, loginKey{}, true) }
 
 // Resize sets how many permits there are at once, of all tenants together: 1 at least. Permits
-// beyond that stay held until they are released. Where one tenant could hold all of them, one
-// stays free for tenants that hold none.
+// beyond that stay held until they are released.
 func (p *Limiter) Resize(all int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,8 +96,8 @@ func (p *Limiter) Resize(all int) {
 }
 
 // Acquire waits for a permit and returns the function that releases it. The error
-// is TooMany if the tenant holds as many as it may, and Unavailable if other
-// tenants hold them all.
+// is TooMany if the tenant holds as many as it may. It is Unavailable if all permits are
+// held, or those that are free are spare.
 func (p *Limiter) Acquire(ctx context.Context, tenant string) (release func(), err error) {
 	if ctx.Value(loginKey{}) != nil {
 		tenant = "login"

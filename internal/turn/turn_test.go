@@ -226,3 +226,14 @@ func TestFewerPermits(t *testing.T) {
 		refused(t, ask(t.Context(), p, "d"), fault.Unavailable, "", 0)
 	})
 }
+
+// A Limiter that has so few permits from the start keeps one free, too.
+func TestFewPermits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := turn.New(turn.Config{Limit: "permitsAtOnce", Message: "a tenant may have %d", All: 2, Each: 2})
+		must(t, ask(t.Context(), p, "a"))
+		refused(t, ask(t.Context(), p, "a"), fault.Unavailable, "", 0)
+		must(t, ask(t.Context(), p, "b"))
+	})
+}
