@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/scheduler-service/scheduler/internal/turn"
 )
 
 // floor is how many connections a pool keeps, however often the server refuses it a session; all,
@@ -39,25 +41,23 @@ const (
 // those that could wait, and AfterRelease would begin a goroutine for each release.
 type bound struct {
 	pool        *pgxpool.Pool
-	least, most int         // floor and MaxConns
-	resized     func(n int) // nil: nobody is told
+	least, most int           // floor and MaxConns
+	permits     *turn.Limiter // of the transactions that share the connections out; nil: they do not
 
-	refusal chan struct{} // told of each
-
+	next *time.Timer     // fires when the server is to be asked
 	life context.Context // ends with the pool
 	stop context.CancelFunc
 	runs sync.WaitGroup
 
 	mu       sync.Mutex
-	now      int     // from 1 to most
-	holds    []*hold // most-now of them
-	ended    int     // connections of holds whose session is closed
+	holds    []context.CancelFunc // end them
+	ended    int                  // connections of holds whose session is closed
 	refusals int
 }
 
 // hold is a connection that a pool may not have.
 type hold struct {
-	freed  chan struct{}   // closed when it ends
+	life   context.Context
 	spared []*pgxpool.Conn // acquired on the way to it
 }
 
@@ -72,38 +72,32 @@ func (h *hold) release() {
 // holdKey is the key of a hold in the context by which it acquires.
 type holdKey struct{}
 
-// errHeld is what an attempt to connect meets that was a hold.
+// errHeld is what BeforeConnect returns when a hold ends before it opened anything.
 var errHeld = errors.New("the connection was held")
 
-// newBound makes the bound of a pool to come, which opens its connections through connect.
-func newBound(most, perTenant int) *bound {
-	least := floor
+// newBound opens a pool that may have all its connections at first. permits is told how many of
+// them are for transactions.
+func newBound(ctx context.Context, pc *pgxpool.Config, perTenant int, permits *turn.Limiter) (b *bound, err error) {
+	most, least := int(pc.MaxConns), floor
 	if perTenant > 0 {
 		least = reserved + perTenant
 	}
-	b := &bound{least: min(least, most), most: most, now: most, refusal: make(chan struct{}, 1)}
+	b = &bound{least: min(least, most), most: most, permits: permits, next: time.NewTimer(refusedRest)}
 	b.life, b.stop = context.WithCancel(context.Background())
-	return b
-}
-
-// begin says whose bound it is.
-func (b *bound) begin(pool *pgxpool.Pool, resized func(n int)) {
-	b.mu.Lock()
-	b.pool, b.resized = pool, resized
-	b.mu.Unlock()
-	if b.most > 1 {
-		b.runs.Go(b.run)
+	pc.BeforeConnect = b.connect
+	b.mu.Lock() // with pool_min_conns in the address the pool connects at once
+	defer b.mu.Unlock()
+	if b.pool, err = pgxpool.NewWithConfig(ctx, pc); err != nil {
+		return nil, err
 	}
+	b.runs.Go(b.run)
+	return b, nil
 }
 
 // close ends all connections.
 func (b *bound) close() {
-	b.stop()
 	b.mu.Lock()
-	for _, h := range b.holds {
-		close(h.freed)
-	}
-	b.holds = nil
+	b.stop()
 	b.mu.Unlock()
 	b.pool.Close()
 	b.runs.Wait()
@@ -114,10 +108,7 @@ func (b *bound) close() {
 func (b *bound) connect(ctx context.Context, c *pgx.ConnConfig) error {
 	if h, held := ctx.Value(holdKey{}).(*hold); held {
 		h.release()
-		select {
-		case <-h.freed:
-		case <-ctx.Done():
-		}
+		<-h.life.Done()
 		return errHeld
 	}
 	began, onError := b.refused(), c.OnPgError
@@ -142,21 +133,18 @@ func (b *bound) refused() int {
 func (b *bound) shrink(began int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.pool == nil || b.life.Err() != nil || began != b.refusals {
+	if b.life.Err() != nil || began != b.refusals {
 		return
 	}
 	b.refusals++
-	select {
-	case b.refusal <- struct{}{}:
-	default: // it is being told
+	if has := b.has(); has > 0 { // one below its floor keeps these, and waits for them
+		b.set(min(b.now(), has, max(b.least, has-(has+3)/4)))
 	}
-	switch has := b.has(); {
-	case has >= b.least:
-		b.set(min(b.now, max(b.least, has-(has+3)/4)))
-	case has > 0: // it keeps these, and waits for them
-		b.set(min(b.now, has))
-	}
+	b.rest(true)
 }
+
+// now is how many connections the pool may have. The caller has locked b.
+func (b *bound) now() int { return b.most - len(b.holds) }
 
 // has is how many sessions the pool has. The caller has locked b.
 func (b *bound) has() int {
@@ -166,50 +154,42 @@ func (b *bound) has() int {
 
 // set sets the bound. The caller has locked b.
 func (b *bound) set(n int) {
-	for len(b.holds) < b.most-n {
-		h := &hold{freed: make(chan struct{})}
-		b.holds = append(b.holds, h)
-		b.runs.Go(func() { b.keep(h) })
+	for b.now() > n {
+		life, end := context.WithCancel(b.life)
+		b.holds = append(b.holds, end)
+		b.runs.Go(func() { b.keep(&hold{life: life}) })
 	}
-	for last := len(b.holds) - 1; last >= b.most-n; last-- {
-		close(b.holds[last].freed)
+	for b.now() < n {
+		last := len(b.holds) - 1
+		b.holds[last]()
 		b.holds = b.holds[:last]
 	}
-	b.now = n
-	if b.resized != nil {
-		b.resized(n)
+	if b.permits != nil {
+		b.permits.Resize(n - reserved)
 	}
 }
 
-// keep takes one connection from the pool until the hold is freed. Those that wait for a connection
-// already have theirs before it. A connection with a session is spared while the pool has no
-// more of them than it may: another one is being opened, and is acquired if it is refused.
+// keep takes one connection from the pool until the hold ends. Waiters that came earlier are
+// served first. While the pool has no more sessions than it may, keep sets the connection aside
+// and acquires again, until it gets one that is not open.
 func (b *bound) keep(h *hold) {
 	defer h.release()
 	ctx := context.WithValue(context.Background(), holdKey{}, h)
-	for {
+	for h.life.Err() == nil {
 		conn, err := b.pool.Acquire(ctx)
-		if err != nil { // it was not opened, or the pool is closed
-			return
-		}
-		select {
-		case <-h.freed:
-			conn.Release()
-			return
-		default:
-		}
-		if !b.exceeded() {
+		switch {
+		case err != nil: // the hold has ended, or connections were broken
+		case !b.exceeded():
 			h.spared = append(h.spared, conn)
-			continue
+		default:
+			h.release()
+			_ = conn.Conn().Close(ctx) // the session ends in any case
+			<-h.life.Done()
+			b.mu.Lock()
+			b.ended--
+			b.mu.Unlock()
+			conn.Release()
 		}
-		h.release()
-		_ = conn.Conn().Close(ctx) // the session ends in any case
-		<-h.freed
-		b.mu.Lock()
-		b.ended--
-		b.mu.Unlock()
-		conn.Release()
-		return
 	}
 }
 
@@ -217,7 +197,7 @@ func (b *bound) keep(h *hold) {
 func (b *bound) exceeded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.has() <= b.now {
+	if b.has() <= b.now() {
 		return false
 	}
 	b.ended++
@@ -226,60 +206,51 @@ func (b *bound) exceeded() bool {
 
 // run adjusts the bound until the pool is closed.
 func (b *bound) run() {
-	for refused := false; b.life.Err() == nil; {
-		if refused = b.refusedWithin(b.rest(refused)); !refused {
+	for {
+		select {
+		case <-b.next.C:
 			b.adjust(b.life)
+		case <-b.life.Done():
+			return
 		}
 	}
 }
 
-// rest is how long to wait before the server is asked again.
-func (b *bound) rest(refused bool) time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+// rest sets when the server is asked next. The caller has locked b.
+func (b *bound) rest(refused bool) {
 	rest := growRest
-	if b.now == b.most || refused && b.now >= b.least {
+	if now := b.now(); now == b.most || refused && now >= b.least {
 		rest = refusedRest
 	}
-	return rest + rand.N(rest/2)
-}
-
-// refusedWithin waits until the server refuses a session, for so long at most.
-func (b *bound) refusedWithin(d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-b.refusal:
-		return true
-	case <-timer.C:
-	case <-b.life.Done():
-	}
-	return false
+	b.next.Reset(rest + rand.N(rest/2))
 }
 
 // adjust asks the server for a session, and has the bound grow by one or shrink. So no request
-// meets the refusal. A pool that has all its connections asks, too: it opens no other, and would
-// not know that the server is full. One that may have all, and has fewer, has nothing to ask, nor
-// has one that would close none.
+// meets the refusal. It does not ask if the pool may still open connections, or if a refusal would
+// close none.
 func (b *bound) adjust(ctx context.Context) {
 	b.mu.Lock()
-	began, content := b.refusals, b.now == b.most && (b.has() < b.most || b.most == b.least)
+	began, now, asks := b.refusals, b.now(), b.now() < b.most || b.isFull()
 	b.mu.Unlock()
-	if content {
-		return
+	var err error
+	if asks {
+		err = b.ask(ctx)
 	}
-	if err := b.ask(ctx); err != nil {
-		if isRefusal(err) {
-			b.shrink(began)
-		}
-		return // after an outage it goes on
+	if isRefusal(err) {
+		b.shrink(began)
+		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if began == b.refusals && b.now < b.most && b.life.Err() == nil {
-		b.set(b.now + 1)
+	if err == nil && now < b.most && began == b.refusals {
+		b.set(now + 1)
 	}
+	b.rest(began != b.refusals) // after an outage it goes on
 }
+
+// isFull says whether the pool has all its connections and would close some of them. Such a pool
+// opens no other, so it is never refused one. The caller has locked b.
+func (b *bound) isFull() bool { return b.has() == b.most && b.most > b.least }
 
 // ask opens a session, closes it, and waits until the server has it free again: otherwise the next
 // connection would be refused because of this one.
@@ -319,5 +290,5 @@ func (d *DB) Connections() (inUse, idle, most, timeouts int) {
 	d.bound.mu.Lock()
 	defer d.bound.mu.Unlock()
 	s := d.pool.Stat()
-	return int(s.AcquiredConns()) - d.bound.ended, int(s.IdleConns()), d.bound.now, int(s.CanceledAcquireCount())
+	return int(s.AcquiredConns()) - d.bound.ended, int(s.IdleConns()), d.bound.now(), int(s.CanceledAcquireCount())
 }

@@ -65,7 +65,8 @@ type DB struct {
 }
 
 // reserved is how many connections no transaction takes where they are shared
-// out by tenant: health checks find one at once.
+// out by tenant: health checks find one at once. A pool that may have fewer than three
+// gives one to a transaction in any case.
 const reserved = 2
 
 // pingAfter is how long a connection of the engine may be idle before it is asked whether it
@@ -111,17 +112,16 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	} else {
 		pc.ConnConfig.AfterConnect = c.settle
 	}
-	bound := newBound(int(pc.MaxConns), c.PerTenant)
-	pc.BeforeConnect, pc.AfterConnect = bound.connect, plainTypes
-	pool, err := pgxpool.NewWithConfig(ctx, pc)
+	pc.AfterConnect = plainTypes
+	permits := c.permits()
+	bound, err := newBound(ctx, pc, c.PerTenant, permits)
 	if err != nil {
 		return nil, fmt.Errorf("open the database pool: %w", err)
 	}
-	db := &DB{pool: pool, bound: bound, lockTimeout: c.lockTimeout()}
-	bound.begin(pool, db.shareOut(c))
+	db := &DB{pool: bound.pool, bound: bound, permits: permits, lockTimeout: c.lockTimeout()}
 	// A process that ended instead would be started again later and later, and find no session
 	// for minutes. The checks say why there is no connection.
-	if conn, err := lend(ctx, pool, openPatience); err == nil {
+	if conn, err := lend(ctx, db.pool, openPatience); err == nil {
 		conn.Release()
 	}
 	if c.Pooled {
@@ -138,17 +138,15 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	return db, nil
 }
 
-// shareOut has each transaction get a connection in its tenant's turn, where PerTenant says so.
-// It answers how to share out another number of connections.
-func (d *DB) shareOut(c Config) (resized func(n int)) {
+// permits has each transaction get a connection in its tenant's turn; nil: PerTenant does not say so.
+func (c Config) permits() *turn.Limiter {
 	if c.PerTenant == 0 {
 		return nil
 	}
-	d.permits = turn.New(turn.Config{
+	return turn.New(turn.Config{
 		All: c.MaxConns - reserved, Each: c.PerTenant, Limit: "connectionsAtOnce",
 		Message: "at most %d requests of a tenant are served at once by each API process (the operator sets TENANT_MAX_CONNECTIONS)",
 	})
-	return func(n int) { d.permits.Resize(n - reserved) }
 }
 
 // checkRole refuses a session that row-level security would not bind, and one
