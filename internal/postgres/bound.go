@@ -51,6 +51,7 @@ type bound struct {
 
 	mu       sync.Mutex
 	holds    []context.CancelFunc // end them
+	parked   int                  // holds that wait before they open a connection
 	ended    int                  // connections of holds whose session is closed
 	refusals int
 }
@@ -107,18 +108,29 @@ func (b *bound) close() {
 // the server refuses a session to others.
 func (b *bound) connect(ctx context.Context, c *pgx.ConnConfig) error {
 	if h, held := ctx.Value(holdKey{}).(*hold); held {
-		h.release()
-		<-h.life.Done()
+		b.park(h)
 		return errHeld
 	}
 	began, onError := b.refused(), c.OnPgError
 	c.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		if err.Code == tooManyConnections {
-			b.shrink(began)
+			b.shrink(began, 1)
 		}
 		return onError(conn, err)
 	}
 	return withoutCancel(ctx, c)
+}
+
+// park waits until the hold ends.
+func (b *bound) park(h *hold) {
+	h.release()
+	b.mu.Lock()
+	b.parked++
+	b.mu.Unlock()
+	<-h.life.Done()
+	b.mu.Lock()
+	b.parked--
+	b.mu.Unlock()
 }
 
 // refused is how often the server refused a session so far.
@@ -130,14 +142,17 @@ func (b *bound) refused() int {
 
 // shrink lowers the bound after the server refused a session. began is what refused
 // answered before that was asked for: of several that are asked for at once, the first one counts.
-func (b *bound) shrink(began int) {
+// mine is 1 if the pool was opening that connection. The others that it is opening count as its own:
+// a refusal is quicker than a session.
+func (b *bound) shrink(began, mine int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.life.Err() != nil || began != b.refusals {
 		return
 	}
 	b.refusals++
-	if has := b.has(); has > 0 { // one below its floor keeps these, and waits for them
+	open, opening := b.sessions()
+	if has := open + opening - mine; has > 0 { // one below its floor keeps these, and waits for them
 		b.set(min(b.now(), has, max(b.least, has-(has+3)/4)))
 	}
 	b.rest(true)
@@ -146,10 +161,10 @@ func (b *bound) shrink(began int) {
 // now is how many connections the pool may have. The caller has locked b.
 func (b *bound) now() int { return b.most - len(b.holds) }
 
-// has is how many sessions the pool has. The caller has locked b.
-func (b *bound) has() int {
+// sessions is how many sessions the pool has, and how many it is opening. The caller has locked b.
+func (b *bound) sessions() (open, opening int) {
 	s := b.pool.Stat()
-	return int(s.AcquiredConns()+s.IdleConns()) - b.ended
+	return int(s.AcquiredConns()+s.IdleConns()) - b.ended, int(s.ConstructingConns()) - b.parked
 }
 
 // set sets the bound. The caller has locked b.
@@ -197,7 +212,7 @@ func (b *bound) keep(h *hold) {
 func (b *bound) exceeded() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.has() <= b.now() {
+	if open, _ := b.sessions(); open <= b.now() {
 		return false
 	}
 	b.ended++
@@ -237,7 +252,7 @@ func (b *bound) adjust(ctx context.Context) {
 		err = b.ask(ctx)
 	}
 	if isRefusal(err) {
-		b.shrink(began)
+		b.shrink(began, 0)
 		return
 	}
 	b.mu.Lock()
@@ -250,7 +265,10 @@ func (b *bound) adjust(ctx context.Context) {
 
 // isFull says whether the pool has all its connections and would close some of them. Such a pool
 // opens no other, so it is never refused one. The caller has locked b.
-func (b *bound) isFull() bool { return b.has() == b.most && b.most > b.least }
+func (b *bound) isFull() bool {
+	open, _ := b.sessions()
+	return open == b.most && b.most > b.least
+}
 
 // ask opens a session, closes it, and waits until the server has it free again: otherwise the next
 // connection would be refused because of this one.

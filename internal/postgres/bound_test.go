@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +65,42 @@ func atMost(d *postgres.DB) int {
 	_, _, most, _ := d.Connections()
 	return most
 }
+
+// gate lets connects go on one by one.
+type gate struct {
+	refusals
+	begun atomic.Int32
+	pass  chan struct{}
+	ended chan struct{}
+}
+
+// newGate lets the first n connects go on.
+func newGate(n int) *gate {
+	g := &gate{pass: make(chan struct{}, n), ended: make(chan struct{}, n)}
+	for range n {
+		g.pass <- struct{}{}
+	}
+	return g
+}
+
+// let has n connects go on, each after the end of the one before.
+func (g *gate) let(n int) {
+	for len(g.ended) > 0 {
+		<-g.ended
+	}
+	for range n {
+		g.pass <- struct{}{}
+		<-g.ended
+	}
+}
+
+func (g *gate) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartData) context.Context {
+	g.begun.Add(1)
+	<-g.pass
+	return ctx
+}
+
+func (g *gate) TraceConnectEnd(context.Context, pgx.TraceConnectEndData) { g.ended <- struct{}{} }
 
 // transact makes a transaction.
 func transact(ctx context.Context, d *postgres.DB) error {
@@ -169,6 +206,38 @@ func TestAFullPoolMakesRoom(t *testing.T) {
 	}
 	for range most - 1 {
 		end()
+	}
+}
+
+// A burst opens connections until the server is full, and the pool keeps all of them, because they
+// are not more than its floor. On the commit before, it counted only those that it had when the
+// first one was refused.
+func TestABurstKeepsWhatItOpens(t *testing.T) {
+	t.Parallel()
+	const most, perTenant, least = 12, 6, 8
+	database, connects := pgtest.New(t), newGate(1)
+	d := pool(t, database, most, perTenant, connects)
+	var burst sync.WaitGroup
+	defer burst.Wait()
+	hold(t, d, 1)
+	for range most - 1 {
+		burst.Go(func() {
+			if conn, err := d.Pool().Acquire(t.Context()); err == nil {
+				conn.Release()
+			}
+		})
+	}
+	until(t, "all are asked for", func() bool { return connects.begun.Load() == most })
+	admit(t, database, 1)
+	connects.let(1)
+	admit(t, database, least)
+	connects.let(most - 2)
+	until(t, "it is opened", func() bool {
+		inUse, idle, _, _ := d.Connections()
+		return inUse+idle == least || atMost(d) < least
+	})
+	if n := atMost(d); n != least {
+		t.Errorf("it may have %d connections, want %d", n, least)
 	}
 }
 
