@@ -49,11 +49,10 @@ type bound struct {
 	stop context.CancelFunc
 	runs sync.WaitGroup
 
-	mu       sync.Mutex
-	holds    []context.CancelFunc // end them
-	parked   int                  // holds that wait before they open a connection
-	ended    int                  // connections of holds whose session is closed
-	refusals int
+	mu     sync.Mutex
+	holds  []context.CancelFunc // end them
+	parked int                  // holds that wait before they open a connection
+	ended  int                  // holds whose connection has its session closed
 }
 
 // hold is a connection that a pool may not have.
@@ -111,10 +110,12 @@ func (b *bound) connect(ctx context.Context, c *pgx.ConnConfig) error {
 		b.park(h)
 		return errHeld
 	}
-	began, onError := b.refused(), c.OnPgError
+	onError := c.OnPgError
 	c.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
 		if err.Code == tooManyConnections {
-			b.shrink(began, 1)
+			b.mu.Lock()
+			b.refused(1)
+			b.mu.Unlock()
 		}
 		return onError(conn, err)
 	}
@@ -133,26 +134,14 @@ func (b *bound) park(h *hold) {
 	b.mu.Unlock()
 }
 
-// refused is how often the server refused a session so far.
-func (b *bound) refused() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.refusals
-}
-
-// shrink lowers the bound after the server refused a session. began is what refused
-// answered before that was asked for: of several that are asked for at once, the first one counts.
-// mine is 1 if the pool was opening that connection. The others that it is opening count as its own:
-// a refusal is quicker than a session.
-func (b *bound) shrink(began, mine int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.life.Err() != nil || began != b.refusals {
-		return
-	}
-	b.refusals++
+// refused lowers the bound after the server refused a session. mine is 1 if that was for a connection
+// of the pool. The others that the pool is opening count as its own: a refusal is quicker than a
+// session. Nothing is lowered until the holds of the refusal before have their connections: those who
+// waited earlier open some first, and are refused, too. The caller has locked b.
+func (b *bound) refused(mine int) {
 	open, opening := b.sessions()
-	if has := open + opening - mine; has > 0 { // one below its floor keeps these, and waits for them
+	has, settled := open+opening-mine, b.parked+b.ended >= len(b.holds)
+	if has > 0 && settled && b.life.Err() == nil { // one below its floor keeps these, and waits for them
 		b.set(min(b.now(), has, max(b.least, has-(has+3)/4)))
 	}
 	b.rest(true)
@@ -245,22 +234,24 @@ func (b *bound) rest(refused bool) {
 // close none.
 func (b *bound) adjust(ctx context.Context) {
 	b.mu.Lock()
-	began, now, asks := b.refusals, b.now(), b.now() < b.most || b.isFull()
+	now, asks := b.now(), b.now() < b.most || b.isFull()
 	b.mu.Unlock()
 	var err error
 	if asks {
 		err = b.ask(ctx)
 	}
-	if isRefusal(err) {
-		b.shrink(began, 0)
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err == nil && now < b.most && began == b.refusals {
-		b.set(now + 1)
+	switch {
+	case b.now() != now: // a connection was refused meanwhile
+	case isRefusal(err):
+		b.refused(0)
+	default:
+		if err == nil && now < b.most {
+			b.set(now + 1)
+		}
+		b.rest(false) // after an outage it goes on
 	}
-	b.rest(began != b.refusals) // after an outage it goes on
 }
 
 // isFull says whether the pool has all its connections and would close some of them. Such a pool

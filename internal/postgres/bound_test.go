@@ -241,6 +241,47 @@ func TestABurstKeepsWhatItOpens(t *testing.T) {
 	}
 }
 
+// Somebody who waited when the pool was refused a session opens a connection before the pool has
+// closed any, and is refused, too. The pool closes no more for that. On the commit before, it closed
+// a quarter of those that were left.
+func TestWhoWaitedIsRefusedAtNoCost(t *testing.T) {
+	t.Parallel()
+	const most, has, want = 9, 8, 6
+	database := pgtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		connects := newGate(has)
+		d := pool(t, database, most, 0, connects)
+		end := hold(t, d, has)
+		admit(t, database, has)
+		refused := make(chan error, 2)
+		for range 2 { // the second one waits for the first
+			go func() { refused <- d.Pool().Ping(t.Context()) }()
+		}
+		until(t, "a connection is asked for", func() bool { return connects.begun.Load() == has+1 })
+		synctest.Wait()
+		connects.let(1)
+		until(t, "the next one is asked for", func() bool { return connects.begun.Load() == has+2 })
+		synctest.Wait()
+		for range has - want {
+			end()
+		}
+		until(t, "sessions are closed", func() bool {
+			inUse, idle, _, _ := d.Connections()
+			return inUse+idle == want
+		})
+		admit(t, database, want)
+		connects.let(1)
+		for range 2 {
+			if err := <-refused; err == nil {
+				t.Error("it was not refused")
+			}
+		}
+		if n := atMost(d); n != want {
+			t.Errorf("it may have %d connections, want %d", n, want)
+		}
+	})
+}
+
 // A pool keeps the sessions of its floor, as that of a heartbeat keeps its only one.
 func TestAPoolKeepsItsFloor(t *testing.T) {
 	t.Parallel()
