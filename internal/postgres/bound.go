@@ -3,14 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
-	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/scheduler-service/scheduler/internal/turn"
@@ -110,15 +107,7 @@ func (b *bound) connect(ctx context.Context, c *pgx.ConnConfig) error {
 		b.park(h)
 		return errHeld
 	}
-	onError := c.OnPgError
-	c.OnPgError = func(conn *pgconn.PgConn, err *pgconn.PgError) bool {
-		if err.Code == tooManyConnections {
-			b.mu.Lock()
-			b.refused(1)
-			b.mu.Unlock()
-		}
-		return onError(conn, err)
-	}
+	c.Tracer = connectTracer{c.Tracer, b.connected}
 	return withoutCancel(ctx, c)
 }
 
@@ -132,6 +121,15 @@ func (b *bound) park(h *hold) {
 	b.mu.Lock()
 	b.parked--
 	b.mu.Unlock()
+}
+
+// connected is told how an attempt to connect ended.
+func (b *bound) connected(err error) {
+	if isRefusal(err) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.refused(1)
+	}
 }
 
 // refused lowers the bound after the server refused a session. mine is 1 if that was for a connection
@@ -238,7 +236,7 @@ func (b *bound) adjust(ctx context.Context) {
 	b.mu.Unlock()
 	var err error
 	if asks {
-		err = b.ask(ctx)
+		err = askForSession(ctx, b.pool.Config().ConnConfig)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -259,37 +257,6 @@ func (b *bound) adjust(ctx context.Context) {
 func (b *bound) isFull() bool {
 	open, _ := b.sessions()
 	return open == b.most && b.most > b.least
-}
-
-// ask opens a session, closes it, and waits until the server has it free again: otherwise the next
-// connection would be refused because of this one.
-func (b *bound) ask(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, settleWithin)
-	defer cancel()
-	c := b.pool.Config().ConnConfig
-	c.AfterConnect = nil // it does nothing that it would have to be set up for
-	conn, err := pgconn.ConnectConfig(ctx, &c.Config)
-	if err != nil {
-		return err
-	}
-	session, err := conn.Hijack()
-	if err != nil {
-		return err
-	}
-	defer context.AfterFunc(ctx, func() { _ = session.Conn.Close() })()
-	defer func() { _ = session.Conn.Close() }()
-	session.Frontend.Send(&pgproto3.Terminate{})
-	if err := session.Frontend.Flush(); err != nil {
-		return err
-	}
-	_, _ = io.Copy(io.Discard, session.Conn) // until the server closes it
-	return nil
-}
-
-// isRefusal reports whether the server, or the login, has no session free.
-func isRefusal(err error) bool {
-	var refused *pgconn.PgError
-	return errors.As(err, &refused) && refused.Code == tooManyConnections
 }
 
 // Connections counts those of the pool: how many are in use, how many are idle, how many it may have
