@@ -187,10 +187,7 @@ func (b *bound) keep(h *hold) {
 			h.release()
 			_ = conn.Conn().Close(ctx) // the session ends in any case
 			<-h.life.Done()
-			b.mu.Lock()
-			b.ended--
-			b.mu.Unlock()
-			conn.Release()
+			b.remove(conn)
 		}
 	}
 }
@@ -204,6 +201,15 @@ func (b *bound) exceeded() bool {
 	}
 	b.ended++
 	return true
+}
+
+// remove removes a connection whose session is closed, and counts it no more. Release would remove it
+// later.
+func (b *bound) remove(conn *pgxpool.Conn) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended--
+	conn.Hijack()
 }
 
 // run adjusts the bound until the pool is closed.

@@ -181,6 +181,46 @@ func TestARefusedPoolShrinksAndGrowsBack(t *testing.T) {
 	}
 }
 
+// inUse keeps how many connections were in use when one was released whose session is closed.
+type inUse struct {
+	refusals
+	of   atomic.Pointer[postgres.DB]
+	most atomic.Int32
+}
+
+func (u *inUse) TraceRelease(_ *pgxpool.Pool, data pgxpool.TraceReleaseData) {
+	if d := u.of.Load(); d != nil && data.Conn.IsClosed() {
+		n, _, _, _ := d.Connections()
+		u.most.Store(max(u.most.Load(), int32(n)))
+	}
+}
+
+// A connection whose session was closed is never counted as one in use, also when the pool grows
+// back.
+func TestAClosedSessionIsNotInUse(t *testing.T) {
+	t.Parallel()
+	const most = 4
+	database, uses := pgtest.New(t), &inUse{}
+	d := pool(t, database, most, 0, uses)
+	uses.of.Store(d)
+	end := hold(t, d, most)
+	admit(t, database, most)
+	d.Adjust(t.Context())
+	for range most {
+		end()
+	}
+	until(t, "a session is closed", func() bool {
+		n, idle, _, _ := d.Connections()
+		return n == 0 && idle == most-1
+	})
+	admit(t, database, -1)
+	d.Adjust(t.Context())
+	hold(t, d, most)
+	if n := uses.most.Load(); n > 0 {
+		t.Errorf("one whose session was closed was among %d in use", n)
+	}
+}
+
 // A pool that has all its connections opens no other, and asks whether the server is full. So a
 // process starts also beside such ones.
 func TestAFullPoolMakesRoom(t *testing.T) {

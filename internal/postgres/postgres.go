@@ -73,6 +73,10 @@ const reserved = 2
 // lives.
 const pingAfter = 10 * time.Second
 
+// pingWithin bounds how long a connection that was idle takes to answer that it lives. Some acquire
+// without a deadline, and Close waits for them.
+const pingWithin = 5 * time.Second
+
 // idleTime is how long a connection may be idle before it is closed, so that after a burst other
 // processes find sessions free. It is more than a minute, because most schedules begin at one:
 // processes that connected anew each time would begin late. The driver keeps them for half an
@@ -96,6 +100,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	pc.MaxConnIdleTime = cmp.Or(c.IdleTime, idleTime)
 	pc.HealthCheckPeriod = pc.MaxConnIdleTime / 3
 	pc.ConnConfig.ConnectTimeout = 5 * time.Second
+	pc.PingTimeout = pingWithin
 	if c.Role == Engine {
 		// The driver asks a connection that was idle for a second whether it lives. That
 		// would double the statements of an idle installation, and a pass or heartbeat that
