@@ -66,7 +66,7 @@ func (s serverSettings) advice(conns int) []string {
 	unless(!s.autovacuum || s.naptime <= slowestNaptime,
 		"autovacuum_naptime is %d s and should be 5 s: the tables of what waits and runs turn over within seconds, and polls read the dead rows in them", s.naptime)
 	unless(s.maxConnections-s.reserved-s.connected >= conns-1,
-		"max_connections is %d and should be %d or more: %d are in use, %d are reserved, and this process opens up to %d; requests and passes fail for want of a connection",
+		"max_connections is %d and should be %d or more: %d are in use, %d are reserved, and this process opens up to %d; requests and executions wait for a connection",
 		s.maxConnections, s.connected-1+s.reserved+conns, s.connected, s.reserved, conns)
 	// The server has more room than this, and other processes, which want some.
 	each, sessions := s.partitions*(1+s.indexes), s.maxConnections+s.maxPrepared
