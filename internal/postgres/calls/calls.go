@@ -173,7 +173,7 @@ func (c *Carrier) session(ctx context.Context, channel string, stands func(bool)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }() // it may be dead already
+	defer hangUp(ctx, conn)
 	if err := listen(ctx, conn, channel); err != nil {
 		return false, err
 	}
@@ -196,6 +196,13 @@ func (c *Carrier) connect(ctx context.Context) (*pgx.Conn, error) {
 	config.RuntimeParams["application_name"] = c.c.Name
 	conn, err := pgx.ConnectConfig(ctx, config)
 	return conn, postgres.Fault(err)
+}
+
+// hangUp ends a session, which may be dead already: the driver waits for an answer.
+func hangUp(ctx context.Context, conn *pgx.Conn) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWithin)
+	defer cancel()
+	_ = conn.Close(ctx)
 }
 
 func listen(ctx context.Context, conn *pgx.Conn, channel string) error {
