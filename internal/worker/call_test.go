@@ -24,7 +24,7 @@ func TestQuietTime(t *testing.T) {
 		{name: "nothing waits, and hints come"},
 		{name: "nothing waits, and no hints come", hintless: true, soon: true},
 		{name: "nothing waits, and calls come alone", hintless: true, alone: true, soon: true},
-		{name: "nothing waits, calls come alone, and others are quicker", hintless: true, alone: true, behind: 1},
+		{name: "nothing waits, calls come alone, and others are quicker", hintless: true, alone: true, behind: followAt},
 		{name: "some was claimed", seen: pollResult{waits: true, won: 3}, soon: true},
 		{name: "others were quicker", seen: pollResult{waits: true}, soon: true},
 		{name: "no slot was free", seen: pollResult{full: true}, soon: true},
@@ -117,6 +117,7 @@ func TestWorkersFollowTheQuickest(t *testing.T) {
 		<-w.woken
 		s.hear(t.Context())
 		polls = !w.idle.Load()
+		s.won = clock.Mark{} // long ago
 		s.noteRace(seen)
 		return polls
 	}
@@ -126,9 +127,12 @@ func TestWorkersFollowTheQuickest(t *testing.T) {
 		behind int
 	}{
 		{seen: pollResult{}, polls: true, behind: 1},
-		{seen: pollResult{}, behind: 2},
-		{seen: pollResult{}, behind: 2},
-		{seen: pollResult{full: true}, behind: 2},
+		{seen: pollResult{won: 1}, polls: true},
+		{seen: pollResult{}, polls: true, behind: 1},
+		{seen: pollResult{}, polls: true, behind: 2},
+		{seen: pollResult{}, behind: 3},
+		{seen: pollResult{}, behind: 3},
+		{seen: pollResult{full: true}, behind: 3},
 		{seen: pollResult{won: 1}},
 		{seen: pollResult{full: true}, polls: true},
 		{seen: pollResult{won: 1}, polls: true},
@@ -144,7 +148,7 @@ func TestWorkersFollowTheQuickest(t *testing.T) {
 	if s.hear(t.Context()); w.idle.Load() {
 		t.Error("it lets others go first although the call was its own")
 	}
-	s.behind, s.won = 0, clock.Mark{}
+	s.behind, s.won = 0, clock.Mark{} // long ago
 	if s.noteRace(pollResult{}); s.behind != 0 {
 		t.Error("a poll that nobody called for was a race")
 	}

@@ -36,8 +36,12 @@ const (
 	idlePoll = 2 * time.Second
 	// yieldFor is how long a worker that is behind lets others go first when it is called, and
 	// twice as long at most.
-	yieldFor   = 25 * time.Millisecond
-	mostBehind = 2
+	yieldFor = 25 * time.Millisecond
+	// A worker is behind where others were quicker at followAt calls, one after the other: a single one
+	// may have been for nothing, as that of a session which begins to listen. It counts no further
+	// than mostBehind.
+	followAt   = 2
+	mostBehind = followAt + 1
 	// awayLinger is how long a worker counts hints as missing when Redis is
 	// back: those who send hints notice it up to a second later.
 	awayLinger = 3 * time.Second
@@ -123,16 +127,16 @@ func (s *poller) hear(ctx context.Context) {
 }
 
 // follow has a worker that is called poll at once, unless the call came from another process and others were
-// quicker at the last one. It lets those go first then, and asks whether they left something: such a call is
+// quicker at the last ones. It lets those go first then, and asks whether they left something: such a call is
 // heard by all workers, and one of them is enough for one execution. Where the quickest one cannot take it, it
 // starts up to 300 ms late: pollMax in which this worker hears nothing, see restIdle, and yieldFor doubled.
 func (s *poller) follow(ctx context.Context) {
 	switch {
 	case !s.worker.byCallsAlone():
-	case s.behind == 0 || !s.called:
+	case s.behind < followAt || !s.called:
 		s.worker.idle.Store(false)
 	default:
-		clock.Sleep(ctx, yieldFor<<(s.behind-1))
+		clock.Sleep(ctx, yieldFor<<(s.behind-followAt))
 	}
 }
 
@@ -263,8 +267,8 @@ func (s *poller) quietTime(seen pollResult) time.Duration {
 	return pollCalm
 }
 
-// leads says whether calls alone bring what this worker runs, and it was the quickest at the last one.
-func (s *poller) leads() bool { return s.worker.byCallsAlone() && s.behind == 0 }
+// leads says whether calls alone bring what this worker runs, and it follows nobody.
+func (s *poller) leads() bool { return s.worker.byCallsAlone() && s.behind < followAt }
 
 // poolHinted puts hinted executions into the pool while no hints come.
 func (s *poller) poolHinted(ctx context.Context) error {

@@ -303,7 +303,11 @@ func pollsWhenSomethingWaits(t *testing.T, away func() bool) {
 	}
 	before, from = polls.Load(), asked.Load()
 	eventually(t, "it asked at ten calls", func() bool { w.Wake(); return asked.Load() >= from+10 })
-	if n := polls.Load() - before; n > 1 {
+	most := int64(1)
+	if away == nil {
+		most = 3 // two are not yet reason enough to let others go first
+	}
+	if n := polls.Load() - before; n > most {
 		t.Errorf("%d polls at ten calls while nothing waits", n)
 	}
 	uncalled := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS = 1, 200 })
