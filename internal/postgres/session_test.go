@@ -57,12 +57,23 @@ var pooled = []string{"user", "database", "replication", "application_name", "cl
 // the address to connect to instead.
 func asPooler(t *testing.T, address string) string {
 	t.Helper()
+	u, at := standBefore(t, address, func(conn net.Conn, socket string) {
+		passOn(t.Context(), conn, filepath.Join(socket, ".s.PGSQL.5432"))
+	})
+	u.Host, u.RawQuery = at.String(), "sslmode=disable"
+	return u.String()
+}
+
+// standBefore listens beside a server on a socket of this machine and has serve answer each
+// connection, which is told that socket. It returns the server's address, and where it listens.
+func standBefore(t *testing.T, address string, serve func(conn net.Conn, socket string)) (*url.URL, net.Addr) {
+	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	host := u.Query().Get("host")
-	if host == "" {
+	socket := u.Query().Get("host")
+	if socket == "" {
 		t.Skip("the server of TEST_DATABASE_URL is not on a socket")
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -76,11 +87,10 @@ func asPooler(t *testing.T, address string) string {
 			if err != nil {
 				return
 			}
-			go passOn(t.Context(), conn, filepath.Join(host, ".s.PGSQL.5432"))
+			go serve(conn, socket)
 		}
 	}()
-	u.Host, u.RawQuery = l.Addr().String(), "sslmode=disable"
-	return u.String()
+	return u, l.Addr()
 }
 
 func passOn(ctx context.Context, conn net.Conn, socket string) {
