@@ -56,7 +56,7 @@ func TestExecutionsCarryTheirKey(t *testing.T) {
 	count(1, "job_id = $1 AND concurrency_key IS NULL", plain.ID)
 }
 
-// Where no hint is sent, workers are called for whatever was made for them, in the pool or not.
+// A promoter that can send no hints calls the workers for each run, in the pool or not.
 func TestWorkersAreCalledForWhatHasNoHint(t *testing.T) {
 	t.Parallel()
 	for name, edit := range map[string]func(*job.Spec){

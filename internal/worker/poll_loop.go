@@ -128,8 +128,9 @@ func (s *poller) hear(ctx context.Context) {
 
 // follow has a worker that is called poll at once, unless the call came from another process and others were
 // quicker at the last ones. It lets those go first then, and asks whether they left something: such a call is
-// heard by all workers, and one of them is enough for one execution. Where the quickest one cannot take it, it
-// starts up to 300 ms late: pollMax in which this worker hears nothing, see restIdle, and yieldFor doubled.
+// heard by all workers, and one of them is enough for one execution. An execution that the quickest worker
+// cannot take starts up to 300 ms late: this worker hears nothing for pollMax (restIdle) and then waits for
+// twice yieldFor.
 func (s *poller) follow(ctx context.Context) {
 	switch {
 	case !s.worker.byCallsAlone():

@@ -66,7 +66,7 @@ func (b *bundle) listen() (stands <-chan bool, heard <-chan struct{}, stop func(
 	return states, calls, stop
 }
 
-// A call is heard by those who listen on its channel, whatever they heard before they listened.
+// Processes that listen on a channel hear its calls, and none of another channel.
 func TestACallIsHeardOnItsChannel(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
