@@ -154,6 +154,14 @@ func (b *bound) sessions() (open, opening int) {
 	return int(s.AcquiredConns()+s.IdleConns()) - b.ended, int(s.ConstructingConns()) - b.parked
 }
 
+// hasSessions says whether the pool has any.
+func (b *bound) hasSessions() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	open, _ := b.sessions()
+	return open > 0
+}
+
 // set sets the bound. The caller has locked b.
 func (b *bound) set(n int) {
 	for b.now() > n {

@@ -100,7 +100,12 @@ func (g *gate) TraceConnectStart(ctx context.Context, _ pgx.TraceConnectStartDat
 	return ctx
 }
 
-func (g *gate) TraceConnectEnd(context.Context, pgx.TraceConnectEndData) { g.ended <- struct{}{} }
+func (g *gate) TraceConnectEnd(context.Context, pgx.TraceConnectEndData) {
+	select {
+	case g.ended <- struct{}{}:
+	default: // nobody waits for it
+	}
+}
 
 // transact makes a transaction.
 func transact(ctx context.Context, d *postgres.DB) error {
@@ -127,8 +132,10 @@ func TestAProcessStartsBesideBusyOnes(t *testing.T) {
 	defer stop()
 	var pools []*postgres.DB
 	refused := &refusals{}
-	for range processes { // each wants all
-		pools = append(pools, pool(t, database, sessions, 0, refused))
+	for range processes { // each wants all, and has one
+		d := pool(t, database, sessions, 0, refused)
+		hold(t, d, 1)()
+		pools = append(pools, d)
 	}
 	admit(t, database, sessions)
 	for _, d := range pools {
@@ -318,6 +325,37 @@ func TestWhoWaitedIsRefusedAtNoCost(t *testing.T) {
 		}
 		if n := atMost(d); n != want {
 			t.Errorf("it may have %d connections, want %d", n, want)
+		}
+	})
+}
+
+// Transactions that the server refuses a session again and again wait for the one that their pool has,
+// however long that is in use. On the commit before they failed after a second.
+func TestRefusedTransactionsWaitForThePool(t *testing.T) {
+	t.Parallel()
+	const most, late = 6, 2 * time.Second
+	database := pgtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		connects, waited := newGate(1), make(chan error, most-1)
+		d := pool(t, database, most, 0, connects)
+		end := hold(t, d, 1)
+		admit(t, database, 1)
+		for range most - 1 {
+			go func() { waited <- transact(t.Context(), d) }()
+		}
+		until(t, "they ask for sessions", func() bool { return connects.begun.Load() == most })
+		connects.let(most - 3) // half of the connections are held after that
+		<-time.After(late / 10)
+		connects.let(1) // the next one is for the first of those that were refused
+		until(t, "it asks again", func() bool { return connects.begun.Load() > most })
+		<-time.After(late)
+		close(connects.pass)
+		<-time.After(late)
+		end()
+		for range most - 1 {
+			if err := <-waited; err != nil {
+				t.Errorf("it gave up: %v", err)
+			}
 		}
 	})
 }

@@ -126,7 +126,7 @@ func Open(ctx context.Context, c Config) (*DB, error) {
 	db := &DB{pool: bound.pool, bound: bound, permits: permits, lockTimeout: c.lockTimeout()}
 	// A process that ended instead would be started again later and later, and find no session
 	// for minutes. The checks say why there is no connection.
-	if conn, err := lend(ctx, db.pool, openPatience); err == nil {
+	if conn, err := db.bound.lend(ctx, openPatience); err == nil {
 		conn.Release()
 	}
 	if c.Pooled {
@@ -198,11 +198,11 @@ func (d *DB) Pool() *pgxpool.Pool { return d.pool }
 // poolOf is the pool in which a tenant's transactions run, whose text is empty for those of no
 // one tenant. There is one cell, so it is always the same; with several this is the only place
 // that chooses (docs/run/scale.md).
-func (d *DB) poolOf(string) *pgxpool.Pool { return d.pool }
+func (d *DB) poolOf(string) *bound { return d.bound }
 
 // Ping asks the database for an answer.
 func (d *DB) Ping(ctx context.Context) error {
-	conn, err := lend(ctx, d.pool, sessionPatience)
+	conn, err := d.bound.lend(ctx, sessionPatience)
 	if err != nil {
 		return Fault(err)
 	}

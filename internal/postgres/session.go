@@ -17,8 +17,8 @@ import (
 	"github.com/scheduler-service/scheduler/internal/clock"
 )
 
-// sessionPatience is how long a transaction waits for a session where the server has none free:
-// as long as a request waits for a connection of its tenant.
+// sessionPatience is how long a transaction waits for a session where the server has none free and
+// the pool has none: as long as a request waits for a connection of its tenant.
 const sessionPatience = time.Second
 
 // A refused session is asked for again after firstRest, and then after twice as long each time
@@ -28,17 +28,17 @@ const (
 	longestRest = 200 * time.Millisecond
 )
 
-// lend takes a connection of a pool. Where the server has no session free it tries again until
-// patience has passed: a connection of the pool comes back, or another process closes one.
-func lend(ctx context.Context, pool *pgxpool.Pool, patience time.Duration) (*pgxpool.Conn, error) {
-	began := clock.Start()
-	for rest := firstRest; ; rest = min(2*rest, longestRest) {
-		conn, err := pool.Acquire(ctx)
-		if !isRefusal(err) || began.Elapsed() >= patience {
-			return conn, err
-		}
+// lend takes a connection of the pool. Where the server has no session free it tries again while the
+// pool has sessions, because one of them comes back. If the pool has none, it tries until patience has
+// passed since the first refusal, because another process may close one.
+func (b *bound) lend(ctx context.Context, patience time.Duration) (*pgxpool.Conn, error) {
+	conn, err := b.pool.Acquire(ctx)
+	refused := clock.Start()
+	for rest := firstRest; isRefusal(err) && (refused.Elapsed() < patience || b.hasSessions()); rest = min(2*rest, longestRest) {
 		clock.Sleep(ctx, rest)
+		conn, err = b.pool.Acquire(ctx)
 	}
+	return conn, err
 }
 
 // settleWithin bounds how long a new connection takes to be set up.

@@ -291,7 +291,7 @@ func (d *DB) inTx(ctx context.Context, o opening, fn func(tx *Tx) error) error {
 		}
 		defer give()
 	}
-	conn, err := lend(ctx, d.poolOf(o.tenant), sessionPatience)
+	conn, err := d.poolOf(o.tenant).lend(ctx, sessionPatience)
 	if err != nil {
 		return Fault(err)
 	}
