@@ -225,7 +225,8 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 			return err
 		})
 	case listPooledExecutions:
-		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Lines: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
+		// The spread adds to what a line gives, so each gives all that it has.
+		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Spread: 1000, Lines: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listUnblockedExecutions:
 		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Step: 1000, LeftTypes: leftOf(o.Types)})
