@@ -76,6 +76,22 @@ func TestClaimsWait(t *testing.T) {
 	waiting(0)
 }
 
+// A claim that ends its wait has the others looked after at once, when it waits no more: it is not called
+// in place of them. On the commit before, those that waited for a burst were called one each 250 ms.
+func TestAClaimThatLeavesCallsTheOthers(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	w := b.register(b.ours, "invoice")
+	b.trigger(b.ours, b.job(b.ours, "invoice"), "")
+	got, err := b.desk.Claim(t.Context(), b.ours.TenantID, remote.Request{Worker: w.ID, Most: 1, Patience: time.Hour}, nil)
+	if err != nil || len(got) != 1 {
+		t.Fatalf("claimed %+v, %v", got, err)
+	}
+	if waiting, called := b.desk.Waiting(), len(b.desk.Pass().Called); waiting != 0 || called != 1 {
+		t.Errorf("%d claims wait, and %d calls", waiting, called)
+	}
+}
+
 // Secrets are put in when an execution is claimed. One that is not there ends the attempt.
 func TestSecretsOfRemoteJobs(t *testing.T) {
 	t.Parallel()

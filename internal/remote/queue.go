@@ -60,7 +60,10 @@ func (q *queue) enter(tenant uuid.UUID, functions []string) (*waiter, error) {
 	return w, nil
 }
 
+// leave ends a claim's wait. The others are looked after at once: this one may have found something
+// and there may be more, or it was called and goes without looking.
 func (q *queue) leave(w *waiter) {
+	defer q.wake()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	delete(q.waiting, w)
@@ -94,9 +97,11 @@ func (d *Desk) Waiting() int {
 }
 
 // Wake has the waiting claims looked after at once: executions wait in the pool.
-func (d *Desk) Wake() {
+func (d *Desk) Wake() { d.queue.wake() }
+
+func (q *queue) wake() {
 	select {
-	case d.queue.call <- struct{}{}:
+	case q.call <- struct{}{}:
 	default:
 	}
 }
@@ -111,7 +116,8 @@ func (d *Desk) Pass() loop.Pass {
 }
 
 // CallClaims calls, of each function for which an execution waits, one claim, and returns how
-// many it called: if there is more, the next pass calls the next.
+// many it called. If there is more, the next pass calls the next: it comes at once when that claim
+// waits no more.
 func (d *Desk) CallClaims(ctx context.Context) (called int, err error) {
 	functions, waiters := d.queue.wanted()
 	for len(functions) > 0 {
