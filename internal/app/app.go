@@ -160,24 +160,33 @@ func unlessStopped(ctx context.Context, err error) error {
 	return err
 }
 
-// hintOne announces one execution to the workers, unless more hints wait than
-// it should stand behind. It is in the pool, where workers look for it; the hint
-// only has it start sooner.
+// hintOne announces one execution to the workers. It is in the pool, where workers look for it; the
+// hint only has it start sooner. Where more hints wait than it should stand behind, or none can be
+// sent, workers are called: those that are idle would look two seconds later.
 func hintOne(hints *queue.Publisher, log *slog.Logger) func(ctx context.Context, priority int, id uuid.UUID) {
 	return func(ctx context.Context, priority int, id uuid.UUID) {
-		if hints.Silent() {
+		if !hinted(ctx, hints, log, queue.LaneFor(priority), id) {
 			_ = hints.Call(ctx, queue.CallPool)
-			return
-		}
-		lane := queue.LaneFor(priority)
-		depths, err := hints.Depth(ctx)
-		if err == nil && depths[lane] < queue.Window {
-			err = hints.Publish(ctx, lane, []uuid.UUID{id})
-		}
-		if err != nil {
-			log.DebugContext(ctx, "hint not sent, workers look for the execution", "error", err, "execution_id", id)
 		}
 	}
+}
+
+// hinted says whether a hint for an execution was sent: there is a Redis, and its lane has room.
+func hinted(ctx context.Context, hints *queue.Publisher, log *slog.Logger, lane queue.Lane, id uuid.UUID) bool {
+	if hints.Silent() {
+		return false
+	}
+	depths, err := hints.Depth(ctx)
+	if err == nil && depths[lane] >= queue.Window {
+		return false
+	}
+	if err == nil {
+		err = hints.Publish(ctx, lane, []uuid.UUID{id})
+	}
+	if err != nil {
+		log.DebugContext(ctx, "hint not sent, workers look for the execution", "error", err, "execution_id", id)
+	}
+	return err == nil
 }
 
 // caller calls the processes that poll for something. Without the call they find it a
