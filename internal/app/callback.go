@@ -65,7 +65,7 @@ func (p process) desks(ctx context.Context, c config.API, hints *queue.Publisher
 	}
 	callbacks := callback.New(callback.Config{
 		DB: db, Hints: hint.New(hint.Config{DB: db, Queue: hints, Log: p.log}), Metrics: p.metrics, Log: p.log,
-		TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Keys: keys, Finished: finished,
+		TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Keys: keys, CallWorkers: caller(hints, queue.CallPool), Finished: finished,
 	})
 	claims := remote.NewDesk(remote.Config{DB: db, Keys: keys, Callbacks: callbacks, Metrics: p.metrics, Log: p.log, TenantMaxRunning: p.live.Int("TENANT_MAX_RUNNING"), Traces: p.traces})
 	ear := hints.Ear(queue.CallPool)

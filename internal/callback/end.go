@@ -34,6 +34,9 @@ type Config struct {
 	TenantMaxRunning func() int
 	// Keys are those of the tokens; nil where no tokens come.
 	Keys *keyring.Ring
+	// CallWorkers tells workers that something is in the pool without a hint; nil: it is
+	// found by their polls alone.
+	CallWorkers func(ctx context.Context)
 	// Finished is told of executions that a report ended; nil: nobody is.
 	Finished func(tenant, execution uuid.UUID)
 }
@@ -47,6 +50,9 @@ type Desk struct {
 
 // New makes a desk.
 func New(c Config) *Desk {
+	if c.CallWorkers == nil {
+		c.CallWorkers = func(context.Context) {}
+	}
 	return &Desk{c: c, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}), secrets: secret.NewResolver(c.DB, c.Keys)}
 }
 
@@ -283,8 +289,8 @@ func why(o dispatch.Overdue) Failure {
 	}
 }
 
-// announce counts what ended, and hints what may start now. A hint that is not sent costs
-// time and nothing else.
+// announce counts what ended, hints what may start now, and calls workers for what is tried again.
+// A hint or call that is not sent costs time and nothing else.
 func (d *Desk) announce(ctx context.Context, verdicts []dispatch.Verdict, priorities map[uuid.UUID]int, batch []dispatch.Ended) {
 	took := make(map[uuid.UUID]time.Duration, len(batch))
 	for _, e := range batch {
@@ -292,14 +298,20 @@ func (d *Desk) announce(ctx context.Context, verdicts []dispatch.Verdict, priori
 	}
 	var freed []dispatch.Freed
 	var next []dispatch.Waiting
+	repeats := false
 	for _, v := range verdicts {
-		if v.Status != "retrying" {
+		if v.Status == "retrying" {
+			repeats = true
+		} else {
 			d.c.Metrics.ExecutionFinished(v.JobType, v.Status, took[v.ID])
 		}
 		if len(v.Next) > 0 {
 			d.c.Hints.SendLane(ctx, queue.LaneFor(priorities[v.ID]), v.Next)
 		}
 		freed = append(freed, v.Freed)
+	}
+	if repeats {
+		d.c.CallWorkers(ctx)
 	}
 	next, err := d.dispatch.Next(ctx, time.Time{}, freed, false)
 	if err != nil {

@@ -93,7 +93,7 @@ func New(c Config) *Maintainer {
 	hints := hint.New(hint.Config{DB: c.DB, Queue: c.Hints, Log: c.Log})
 	return &Maintainer{
 		c: c, store: &store{db: c.DB}, dispatch: dispatch.NewStore(c.DB, dispatch.Config{TenantMaxRunning: c.TenantMaxRunning}),
-		hints: hints, callbacks: callback.New(callback.Config{DB: c.DB, Hints: hints, Metrics: c.Metrics, Log: c.Log, TenantMaxRunning: c.TenantMaxRunning, Finished: c.Finished}),
+		hints: hints, callbacks: callback.New(callback.Config{DB: c.DB, Hints: hints, Metrics: c.Metrics, Log: c.Log, TenantMaxRunning: c.TenantMaxRunning, CallWorkers: c.CallWorkers, Finished: c.Finished}),
 		fleet: fleet.NewStore(c.DB), parking: parking.NewStore(c.DB), schedules: schedules.NewCache(),
 		cancelling: map[dispatch.Order]*progress{}, counting: waitingCount{rows: countRowsLeast},
 	}

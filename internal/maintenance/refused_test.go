@@ -51,8 +51,9 @@ func TestRefusedRowStopsNoSweep(t *testing.T) {
 			t.Errorf("%s: shown as %s: %s", code, e.Status, e.Reason)
 		}
 		exec(t, b.database.AdminURL, refused.End())
-		if report = b.sweep(t, clock.Now().Add(time.Minute)); report.Settled != 1 {
-			t.Errorf("%s: once it is mended: %+v", code, report)
+		b.called = 0
+		if report = b.sweep(t, clock.Now().Add(time.Minute)); report.Settled != 1 || b.called != 1 {
+			t.Errorf("%s: once it is mended: %+v, and workers were called %d times", code, report, b.called)
 		}
 		if e = b.rows(t, poison)[0]; e.Status != execution.Failed || e.Error.Type != "TIMEOUT" {
 			t.Errorf("%s: ended as %s, %+v", code, e.Status, e.Error)

@@ -70,6 +70,7 @@ type bundle struct {
 	hints      *hints
 	promoter   *promoter.Promoter
 	maintainer *maintenance.Maintainer
+	called     int // how often it called workers
 }
 
 func open(t *testing.T, url string, role postgres.Role) *postgres.DB {
@@ -110,7 +111,7 @@ func setup(t *testing.T) *bundle {
 	if err := tenant.NewStore(api, true).Admit(t.Context(), b.who.TenantID); err != nil {
 		t.Fatal(err)
 	}
-	b.promoter, b.maintainer = b.anotherPromoter(), b.anotherMaintainer(nil)
+	b.promoter, b.maintainer = b.anotherPromoter(), b.anotherMaintainer(func(c *maintenance.Config) { c.CallWorkers = func(context.Context) { b.called++ } })
 	return b
 }
 

@@ -36,7 +36,7 @@ type SweepReport struct {
 // second time, so any number of processes may sweep at once.
 func (m *Maintainer) Sweep(ctx context.Context, now time.Time) (report SweepReport, err error) {
 	err = errors.Join(m.bury(ctx, now, &report), m.reassign(ctx, now, &report), m.poolLate(ctx, now, &report), m.settleParked(ctx, now, &report))
-	if report.Pooled > 0 {
+	if report.Pooled+report.Settled > 0 { // what is settled may be tried again
 		m.c.CallWorkers(ctx)
 	}
 	return report, err

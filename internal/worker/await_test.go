@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,6 +36,7 @@ type awaited struct {
 	desk    *callback.Desk
 	maintns *maintenance.Maintainer
 	tokens  chan string
+	called  atomic.Int64 // how often the desk called workers
 	beat    time.Duration
 	early   func(callback.Attempt) // before the worker hears that the target took the call
 }
@@ -48,7 +50,7 @@ func setupAwaited(t *testing.T) *awaited {
 	}
 	metrics, log := telemetry.NewMetrics(telemetry.NewRegistry()), slog.New(slog.DiscardHandler)
 	a := &awaited{bundle: b, ring: ring, tokens: make(chan string, 1000)}
-	a.desk = callback.New(callback.Config{DB: b.engine, Hints: hint.New(hint.Config{DB: b.engine, Queue: b.hints, Log: log}), Metrics: metrics, Log: log})
+	a.desk = callback.New(callback.Config{DB: b.engine, Hints: hint.New(hint.Config{DB: b.engine, Queue: b.hints, Log: log}), Metrics: metrics, Log: log, CallWorkers: func(context.Context) { a.called.Add(1) }})
 	a.maintns = maintenance.New(maintenance.Config{DB: b.engine, Hints: b.hints, Metrics: metrics, Log: log})
 	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
 		token, err := run.Callback()
@@ -196,7 +198,12 @@ func TestRepeatedAndLateReports(t *testing.T) {
 	e := a.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS = 1, 3_600_000 })
 	a.handle(w, e.ID)
 	first := a.waits(1)
-	a.complete(first, failure, "retrying")
+	if n := a.called.Load(); n != 0 {
+		t.Errorf("workers were called %d times for nothing", n)
+	}
+	if a.complete(first, failure, "retrying"); a.called.Load() != 1 {
+		t.Error("no worker was called for what is tried again")
+	}
 	a.complete(first, failure, "retrying")
 	_, err := a.desk.Complete(t.Context(), first, success)
 	a.refused("a success after the failure", err)
