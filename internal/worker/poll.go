@@ -15,6 +15,9 @@ const (
 	// concurrency slot or key that is free. The worker that frees one announces the
 	// next; this finds those that no worker announced.
 	unblockedEvery = 500 * time.Millisecond
+	// unblockedCalled is the distance where another process called and calls alone bring work:
+	// nobody hints what has a concurrency key or waits for a slot then, and no poll finds it.
+	unblockedCalled = 50 * time.Millisecond
 	// refusedFor is how long a worker leaves a tenant alone after a poll that
 	// claimed none of its candidates: others were quicker, or a limit of the
 	// tenant is met.
@@ -109,12 +112,20 @@ type free struct {
 
 // findUnblocked lists, now and then, what waits for a slot or key that is free.
 func (w *Worker) findUnblocked(ctx context.Context, most int) (found []dispatch.Candidate, err error) {
-	if w.unblockedAt.Elapsed() < unblockedEvery {
+	if !w.unblockedDue() {
 		return nil, nil
 	}
-	w.unblockedAt = clock.Start()
+	w.unblockedAt, w.calledFor = clock.Start(), false
 	found, w.afterUnblocked, err = w.store.PollUnblocked(ctx, most, w.afterUnblocked)
 	return found, err
+}
+
+// unblockedDue says whether it is time to ask for free slots and keys.
+func (w *Worker) unblockedDue() bool {
+	if w.calledFor {
+		return w.unblockedAt.Elapsed() >= unblockedCalled
+	}
+	return w.unblockedAt.Elapsed() >= unblockedEvery
 }
 
 // findPooled lists what is in the pool and may start.

@@ -122,7 +122,9 @@ func (w *Worker) byCallsAlone() bool { return w.c.Away == nil && w.c.Called() }
 // hear notes a call: what it tells of waits for its turn or is in the pool, or a hint came.
 func (s *poller) hear(ctx context.Context) {
 	s.asked = clock.Mark{}
-	s.called = !s.worker.ownCall.Swap(false)
+	if s.called = !s.worker.ownCall.Swap(false); s.called && s.worker.byCallsAlone() {
+		s.worker.calledFor = true
+	}
 	s.follow(ctx)
 }
 

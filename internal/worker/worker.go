@@ -148,6 +148,7 @@ type Worker struct {
 	afterTenant    uuid.UUID
 	afterUnblocked dispatch.Position
 	unblockedAt    clock.Mark
+	calledFor      bool // another process called since then
 	refused        map[uuid.UUID]clock.Mark
 	outOfTurn      clock.Mark
 	join           joining
