@@ -12,6 +12,27 @@ import (
 	"github.com/google/uuid"
 )
 
+const AskOfOthers = `-- name: AskOfOthers :one
+SELECT count(*) > 0 AS live,
+       coalesce(bool_or(o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types)), false)::boolean AS serve_less
+FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = $1) mine
+WHERE o.id <> $1 AND o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
+`
+
+type AskOfOthersRow struct {
+	Live      bool
+	ServeLess bool
+}
+
+// Whether any other worker of the service lives, and whether one of them runs fewer types than this
+// one. No types are all.
+func (q *Queries) AskOfOthers(ctx context.Context, id uuid.UUID) (AskOfOthersRow, error) {
+	row := q.db.QueryRow(ctx, AskOfOthers, id)
+	var i AskOfOthersRow
+	err := row.Scan(&i.Live, &i.ServeLess)
+	return i, err
+}
+
 const CountLiveWorkers = `-- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce($1::timestamptz, now())
 `
@@ -143,21 +164,6 @@ func (q *Queries) MarkDeadWorkers(ctx context.Context, now *time.Time) ([]MarkDe
 		return nil, err
 	}
 	return items, nil
-}
-
-const OthersServeLess = `-- name: OthersServeLess :one
-SELECT EXISTS (
-    SELECT 1 FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = $1) mine
-    WHERE o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
-      AND o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types))::boolean AS less
-`
-
-// Whether any other live worker of the service runs fewer types than this one. No types are all.
-func (q *Queries) OthersServeLess(ctx context.Context, id uuid.UUID) (bool, error) {
-	row := q.db.QueryRow(ctx, OthersServeLess, id)
-	var less bool
-	err := row.Scan(&less)
-	return less, err
 }
 
 const RenewWorker = `-- name: RenewWorker :execrows

@@ -29,12 +29,13 @@ DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::times
 -- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
 
--- name: OthersServeLess :one
--- Whether any other live worker of the service runs fewer types than this one. No types are all.
-SELECT EXISTS (
-    SELECT 1 FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = @id) mine
-    WHERE o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
-      AND o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types))::boolean AS less;
+-- name: AskOfOthers :one
+-- Whether any other worker of the service lives, and whether one of them runs fewer types than this
+-- one. No types are all.
+SELECT count(*) > 0 AS live,
+       coalesce(bool_or(o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types)), false)::boolean AS serve_less
+FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = @id) mine
+WHERE o.id <> @id AND o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now();
 
 -- name: ListLiveWorkers :many
 SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at

@@ -95,13 +95,14 @@ func (s *Store) TurnIsFree(ctx context.Context) (bool, error) {
 	return free, nil
 }
 
-// OthersServeLess says whether any other worker of the service runs fewer types than this one.
-func (s *Store) OthersServeLess(ctx context.Context, worker uuid.UUID) (bool, error) {
-	less, err := s.queries().OthersServeLess(ctx, worker)
+// Others says whether any other worker of the service lives, and whether one of them runs fewer types
+// than this one.
+func (s *Store) Others(ctx context.Context, worker uuid.UUID) (live, serveLess bool, err error) {
+	row, err := s.queries().AskOfOthers(ctx, worker)
 	if err != nil {
-		return false, fmt.Errorf("ask which types others serve: %w", postgres.Fault(err))
+		return false, false, fmt.Errorf("ask of other workers: %w", postgres.Fault(err))
 	}
-	return less, nil
+	return row.Live, row.ServeLess, nil
 }
 
 func (s *Store) polling(most int, after uuid.UUID, busy map[uuid.UUID]int) db.ListPooledExecutionsParams {

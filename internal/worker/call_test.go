@@ -36,7 +36,7 @@ func TestQuietTime(t *testing.T) {
 		if test.soon {
 			want = pollMin
 		}
-		if got := (&poller{worker: w, behind: test.behind}).quietTime(test.seen); got != want {
+		if got := (&poller{worker: w, behind: test.behind, others: others{live: true}}).quietTime(test.seen); got != want {
 			t.Errorf("%s: %v, want %v", test.name, got, want)
 		}
 	}
@@ -49,11 +49,11 @@ func TestAfterAPoll(t *testing.T) {
 	w := &Worker{}
 	s := &poller{worker: w, wait: pollMin}
 	w.join.pause = joinMost
-	if least, rest, wait := s.after(pollResult{taken: true}); least < joinMost/2 || least > 2*joinMost || rest != least || wait != least {
-		t.Errorf("while others drain: %v, %v, %v, want %v to %v each", least, rest, wait, joinMost/2, 2*joinMost)
+	if r := s.after(pollResult{taken: true}); r.least < joinMost/2 || r.least > 2*joinMost || r != evenRests(r.least) {
+		t.Errorf("while others drain: %v, want %v to %v each", r, joinMost/2, 2*joinMost)
 	}
-	if least, rest, wait := s.after(pollResult{won: claimBatch}); least+rest+wait != 0 {
-		t.Errorf("after a poll that won a batch: %v, %v, %v, want none", least, rest, wait)
+	if r := s.after(pollResult{won: claimBatch}); r != (rests{}) {
+		t.Errorf("after a poll that won a batch: %v, want none", r)
 	}
 }
 
@@ -87,10 +87,10 @@ func TestIdleWorkerIsCalledByWhatMayWait(t *testing.T) {
 		}, called: true},
 		{name: "somebody pooled", idle: true, happen: (*Worker).Wake, called: true},
 	} {
-		w := &Worker{woken: make(chan struct{}, 1), takingSlots: make(chan struct{}, 1)}
+		w := &Worker{woken: make(chan struct{}, 1), self: make(chan struct{}, 1), takingSlots: make(chan struct{}, 1)}
 		w.idle.Store(test.idle)
 		test.happen(w)
-		if got := len(w.woken) > 0; got != test.called {
+		if got := len(w.woken)+len(w.self) > 0; got != test.called {
 			t.Errorf("%s: called is %v, want %v", test.name, got, test.called)
 		}
 	}
@@ -106,17 +106,21 @@ func handleNothing(t *testing.T) func(w *Worker) {
 	}
 }
 
+// newPoller makes one of a worker that learns of everything by calls, beside others.
+func newPoller(most int) *poller {
+	w := &Worker{c: Config{Called: func() bool { return true }}, slots: newSlots(most)}
+	return &poller{worker: w, others: others{asked: clock.Start(), live: true}}
+}
+
 // Without a Redis a call is heard by all workers. One that was quickest polls at once, and the others
 // look later and later whether it left something.
 func TestWorkersFollowTheQuickest(t *testing.T) {
 	t.Parallel()
-	w := &Worker{c: Config{Called: func() bool { return true }}, woken: make(chan struct{}, 1)}
-	s := &poller{worker: w}
+	s := newPoller(1)
+	w := s.worker
 	call := func(seen pollResult) (polls bool) {
 		w.idle.Store(true)
-		w.Wake()
-		<-w.woken
-		s.hear(t.Context())
+		s.hear(t.Context(), true)
 		polls = !w.idle.Load()
 		s.won = clock.Mark{} // long ago
 		s.noteRace(seen)
@@ -144,9 +148,7 @@ func TestWorkersFollowTheQuickest(t *testing.T) {
 	}
 	s.behind = mostBehind
 	w.idle.Store(true)
-	w.callItself()
-	<-w.woken
-	if s.hear(t.Context()); w.idle.Load() {
+	if s.hear(t.Context(), false); w.idle.Load() {
 		t.Error("it lets others go first although the call was its own")
 	}
 	s.behind, s.won = 0, clock.Mark{} // long ago
@@ -160,20 +162,78 @@ func TestWorkersFollowTheQuickest(t *testing.T) {
 	}
 }
 
+// A worker that is needed lets nobody go first: no other lives, or some do not run all of its types.
+func TestAWorkerThatIsNeededDoesNotFollow(t *testing.T) {
+	t.Parallel()
+	for _, of := range []others{{}, {live: true, serveLess: true}} {
+		s := newPoller(1)
+		if s.behind = mostBehind; !s.follows() {
+			t.Error("it does not follow others that run the same")
+		}
+		if s.others.live, s.others.serveLess = of.live, of.serveLess; s.follows() {
+			t.Errorf("it follows where %+v is known of the others", of)
+		}
+	}
+}
+
+// While nothing waits a worker that follows hears itself as soon as one that leads, and other processes
+// later.
+func TestAFollowerHearsItself(t *testing.T) {
+	t.Parallel()
+	s := newPoller(1)
+	if r := s.restIdle(true); r != (rests{rest: pollMin, deaf: pollMin, wait: pollMax}) {
+		t.Errorf("one that leads rests for %v", r)
+	}
+	s.behind = followAt
+	if r := s.restIdle(true); r.least != 0 || r.rest != pollMin || r.deaf < pollMin || r.deaf > pollMax {
+		t.Errorf("one that follows rests for %v", r)
+	}
+	for _, test := range []struct{ self, others chan struct{} }{{make(chan struct{}, 1), nil}, {nil, make(chan struct{}, 1)}} {
+		call(test.self)
+		call(test.others)
+		if heard := s.pause(t.Context(), 0, test.self, test.others); !heard || s.called != (test.others != nil) {
+			t.Errorf("heard is %v, from another process is %v", heard, s.called)
+		}
+	}
+}
+
+// A worker whose slots are taken lets others go first, for a time in proportion, so one does not take
+// everything until it is full. On the commit before, it polled at once.
+func TestALoadedWorkerLetsOthersGoFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, test := range []struct {
+			taken int
+			alone bool
+			waits time.Duration
+		}{{taken: 0}, {taken: 1, waits: yieldFor / 2}, {taken: 4, waits: 2 * yieldFor}, {taken: 4, alone: true}} {
+			s := newPoller(4)
+			s.others.live = !test.alone
+			for range test.taken {
+				s.worker.slots.takeNow(false)
+			}
+			mark := clock.Start()
+			if s.hear(t.Context(), true); mark.Elapsed() != test.waits {
+				t.Errorf("with %+v it waits for %v", test, mark.Elapsed())
+			}
+		}
+	})
+}
+
 // Without hints a call may be for what has a concurrency key or waits for a slot, which is asked for
 // sooner then. On the commit before, such an execution started up to 500 ms late.
 func TestACallMayBeForAFreeKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &Worker{c: Config{Called: func() bool { return true }}, unblockedAt: clock.Start()}
+		s := newPoller(1)
+		s.worker.unblockedAt = clock.Start()
 		clock.Sleep(t.Context(), unblockedCalled)
 		for _, test := range []struct{ redis, others, due bool }{{}, {redis: true, others: true}, {others: true, due: true}} {
-			if w.c.Away = nil; test.redis {
-				w.c.Away = func() bool { return true }
+			if s.worker.c.Away = nil; test.redis {
+				s.worker.c.Away = func() bool { return true }
 			}
-			w.calledFor = false
-			w.ownCall.Store(!test.others)
-			if (&poller{worker: w}).hear(t.Context()); w.unblockedDue() != test.due {
+			s.worker.calledFor = false
+			if s.hear(t.Context(), test.others); s.worker.unblockedDue() != test.due {
 				t.Errorf("after a call, %+v: asks is %v", test, !test.due)
 			}
 		}
@@ -187,7 +247,7 @@ func TestNobodyLeadsWhereHintsBringWork(t *testing.T) {
 	w := &Worker{c: Config{Called: func() bool { return true }, Away: func() bool { return true }}}
 	s := &poller{worker: w}
 	w.idle.Store(true)
-	if s.hear(t.Context()); s.leads() || !w.idle.Load() {
+	if s.hear(t.Context(), true); s.leads() || !w.idle.Load() {
 		t.Error("it takes a call for news although hints would be")
 	}
 }

@@ -43,7 +43,7 @@ func TestWorkersLeaveABacklogToWhoDrainsIt(t *testing.T) {
 }
 
 // A worker is needed beside others that do not run all of its types.
-func TestOthersServeLess(t *testing.T) {
+func TestOthersAreKnown(t *testing.T) {
 	t.Parallel()
 	all, some, one := []string{}, []string{"http", "function"}, []string{"http"}
 	for _, test := range []struct {
@@ -51,6 +51,7 @@ func TestOthersServeLess(t *testing.T) {
 		mine, theirs []string
 		change       string // of the other worker
 		less         bool
+		none         bool // lives
 	}{
 		{name: "both all", mine: all, theirs: all},
 		{name: "the other some", mine: all, theirs: some, less: true},
@@ -58,9 +59,9 @@ func TestOthersServeLess(t *testing.T) {
 		{name: "the other one of two", mine: some, theirs: one, less: true},
 		{name: "the other all", mine: some, theirs: all},
 		{name: "the other more", mine: one, theirs: some},
-		{name: "the other one of two, and dead", mine: some, theirs: one, change: "dead = true"},
-		{name: "the other one of two, and its lease has expired", mine: some, theirs: one, change: "expires_at = now()"},
-		{name: "the other one of two, and a tenant's", mine: some, theirs: one, change: "tenant_id = (SELECT id FROM tenants LIMIT 1)"},
+		{name: "the other one of two, and dead", mine: some, theirs: one, change: "dead = true", none: true},
+		{name: "the other one of two, and its lease has expired", mine: some, theirs: one, change: "expires_at = now()", none: true},
+		{name: "the other one of two, and a tenant's", mine: some, theirs: one, change: "tenant_id = (SELECT id FROM tenants LIMIT 1)", none: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -75,9 +76,9 @@ func TestOthersServeLess(t *testing.T) {
 			if test.change != "" {
 				b.exec("UPDATE workers SET "+test.change+" WHERE id = $1", other)
 			}
-			got, err := dispatch.NewStore(b.engine, dispatch.Config{}).OthersServeLess(t.Context(), id)
-			if err != nil || got != test.less {
-				t.Errorf("%t, %v; want %t", got, err, test.less)
+			live, less, err := dispatch.NewStore(b.engine, dispatch.Config{}).Others(t.Context(), id)
+			if err != nil || live == test.none || less != test.less {
+				t.Errorf("one lives: %t, serves less: %t, %v; want %t, %t", live, less, err, !test.none, test.less)
 			}
 		})
 	}

@@ -190,19 +190,14 @@ func (w *Worker) tryHere(ids []uuid.UUID) {
 }
 
 // Wake calls for a poll: another process pooled executions without a hint.
-func (w *Worker) Wake() { w.call() }
+func (w *Worker) Wake() { call(w.woken) }
 
 // callAtOnce calls for a poll that does not rest before: an end here made room under the
 // limit of a tenant, and what waits for that is in the pool. Each worker polls for the room
 // that it made, in turn. When all named the next in line to each other instead, several
 // claimed the same executions: 16 workers drained the backlog of a tenant at its limit at
 // half the rate of one.
-func (w *Worker) callAtOnce() {
-	select {
-	case w.roomMade <- struct{}{}:
-	default:
-	}
-}
+func (w *Worker) callAtOnce() { call(w.roomMade) }
 
 // wakeUnlessIdle calls for a poll, because a slot is free or executions with a hint were
 // handled: others may wait behind them. Where nothing waits they tell nothing new, and each of
@@ -215,15 +210,12 @@ func (w *Worker) wakeUnlessIdle() {
 }
 
 // callItself calls for a poll because of something that this worker did.
-func (w *Worker) callItself() {
-	w.ownCall.Store(true)
-	w.call()
-}
+func (w *Worker) callItself() { call(w.self) }
 
-// call calls for a poll.
-func (w *Worker) call() {
+// call calls for a poll, unless one is called for in this way already.
+func call(of chan<- struct{}) {
 	select {
-	case w.woken <- struct{}{}:
+	case of <- struct{}{}:
 	default:
 	}
 }

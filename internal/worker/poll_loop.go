@@ -34,9 +34,13 @@ const (
 	// idlePoll is the distance between polls while nothing at all waits without a hint
 	// and those who change that call: calls may be lost.
 	idlePoll = 2 * time.Second
-	// yieldFor is how long a worker that is behind lets others go first when it is called, and
-	// twice as long at most.
+	// yieldFor is how long a worker that is behind lets others go first when it is called, at first;
+	// then it is twice as long. Both are up to a half shorter or longer, so that those who follow do not
+	// come together where nobody went first. One that is not behind lets others go first for twice
+	// yieldFor if all of its slots are taken, and for less in proportion to those that are.
 	yieldFor = 25 * time.Millisecond
+	// othersFor is how long it counts as known whether other workers live and what they run.
+	othersFor = 10 * time.Second
 	// A worker is behind where others were quicker at followAt calls, one after the other: a single one
 	// may have been for nothing, as that of a session which begins to listen. It counts no further
 	// than mostBehind.
@@ -64,19 +68,24 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
 	s := &poller{worker: w, wait: pollMin}
 	for ctx.Err() == nil {
-		least, rest, wait := s.round(ctx)
-		clock.Sleep(ctx, least)
-		// A call that comes in the rest is heard after it.
-		if !s.pause(ctx, rest-least, nil) {
-			s.pause(ctx, wait-rest, w.woken)
+		r := s.round(ctx)
+		clock.Sleep(ctx, r.least)
+		// A call that comes in a rest is heard after it.
+		if !s.pause(ctx, r.rest-r.least, nil, nil) && !s.pause(ctx, r.deaf-r.rest, w.self, nil) {
+			s.pause(ctx, r.wait-r.deaf, w.self, w.woken)
 		}
 	}
 	return nil
 }
 
-// pause waits, and says whether a poll is called for meanwhile: by woken, or because
-// room was made.
-func (s *poller) pause(ctx context.Context, wait time.Duration, woken <-chan struct{}) bool {
+// rests are how long after a poll nothing calls for the next one: no call at all is heard for least, only
+// one for room that was made for rest, and none of another process for deaf. After wait it comes without
+// a call.
+type rests struct{ least, rest, deaf, wait time.Duration }
+
+// pause waits, and says whether a poll is called for meanwhile: by this worker, by another process, or
+// because room was made.
+func (s *poller) pause(ctx context.Context, wait time.Duration, self, others <-chan struct{}) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -84,12 +93,16 @@ func (s *poller) pause(ctx context.Context, wait time.Duration, woken <-chan str
 		s.worker.pooled = true
 		clear(s.worker.refused)
 		s.worker.idle.Store(false)
-	case <-woken:
-		s.hear(ctx)
+	case <-self:
+		s.hear(ctx, false)
+	case <-others:
+		s.hear(ctx, true)
 	case <-timer.C:
-		select {
-		case <-woken: // a call that came before this wait
-			s.hear(ctx)
+		select { // a call that came before this wait
+		case <-self:
+			s.hear(ctx, false)
+		case <-others:
+			s.hear(ctx, true)
 		default:
 			return false
 		}
@@ -109,6 +122,14 @@ type poller struct {
 	won    clock.Mark    // when a poll last won something
 	called bool          // whether another process has called since the last poll
 	behind int           // how many calls, one after the other, others were quicker at
+	others others
+}
+
+// others is what a worker knows of other workers of the service.
+type others struct {
+	asked     clock.Mark
+	live      bool // there are some
+	serveLess bool // one of them runs fewer types
 }
 
 // hearsAll says whether the worker learns by hints and calls of everything that comes.
@@ -119,28 +140,52 @@ func (w *Worker) hearsAll() bool {
 // byCallsAlone says whether it learns of everything by calls: there is no Redis.
 func (w *Worker) byCallsAlone() bool { return w.c.Away == nil && w.c.Called() }
 
-// hear notes a call: what it tells of waits for its turn or is in the pool, or a hint came.
-func (s *poller) hear(ctx context.Context) {
+// hear notes a call, of another process or its own: what it tells of waits for its turn or is in the
+// pool, or a hint came.
+func (s *poller) hear(ctx context.Context, others bool) {
+	w := s.worker
 	s.asked = clock.Mark{}
-	if s.called = !s.worker.ownCall.Swap(false); s.called && s.worker.byCallsAlone() {
-		s.worker.calledFor = true
+	s.called = others
+	if !w.byCallsAlone() {
+		return
 	}
-	s.follow(ctx)
+	if others {
+		w.calledFor = true
+		s.askOfOthers(ctx)
+		s.yield(ctx)
+	}
+	if !others || s.behind < followAt {
+		w.idle.Store(false) // so it polls
+	}
 }
 
-// follow has a worker that is called poll at once, unless the call came from another process and others were
-// quicker at the last ones. It lets those go first then, and asks whether they left something: such a call is
-// heard by all workers, and one of them is enough for one execution. An execution that the quickest worker
-// cannot take starts up to 300 ms late: this worker hears nothing for pollMax (restIdle) and then waits for
-// twice yieldFor.
-func (s *poller) follow(ctx context.Context) {
-	switch {
-	case !s.worker.byCallsAlone():
-	case s.behind < followAt || !s.called:
-		s.worker.idle.Store(false)
-	default:
-		clock.Sleep(ctx, yieldFor<<(s.behind-followAt))
+// yield lets others go first after a call, which is heard by all workers: one of them is enough for one
+// execution. A worker to which others were quicker at the last calls lets those go first, and asks then whether
+// they left something. An execution that the quickest worker cannot take starts up to 350 ms late: this one hears
+// no other process for up to pollMax (restIdle) and then waits. One that was quickest lets others go first as
+// far as its slots are taken, so that it does not take everything until all are.
+func (s *poller) yield(ctx context.Context) {
+	switch slots := s.worker.slots; {
+	case s.follows():
+		wait := yieldFor << (s.behind - followAt)
+		clock.Sleep(ctx, wait/2+rand.N(wait))
+	case s.others.live:
+		clock.Sleep(ctx, 2*yieldFor*time.Duration(slots.taken())/time.Duration(slots.all()))
 	}
+}
+
+// askOfOthers asks whether other workers live and what they run, unless it knows.
+func (s *poller) askOfOthers(ctx context.Context) {
+	inc := s.worker.current.Load()
+	if inc == nil || s.others.asked.Elapsed() < othersFor {
+		return
+	}
+	s.others.asked = clock.Start()
+	live, serveLess, err := s.worker.store.Others(ctx, inc.member.ID)
+	if err != nil {
+		s.worker.c.Log.DebugContext(ctx, "other workers are not known, they count as none", "error", err)
+	}
+	s.others.live, s.others.serveLess = live, serveLess
 }
 
 // noteRace notes whether others were quicker, if this poll followed a call. A call just after this
@@ -176,9 +221,8 @@ func (s *poller) askWhetherIdle(ctx context.Context) (asked bool, err error) {
 	return true, err
 }
 
-// round polls, and returns how long no call at all is heard, how long only one for room that
-// was made, and when to poll again if nobody calls before.
-func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
+// round polls, and returns how long nothing calls for the next poll.
+func (s *poller) round(ctx context.Context) rests {
 	w := s.worker
 	s.noteHints(ctx)
 	err := s.poolHinted(ctx)
@@ -187,7 +231,7 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 		asked, err = s.askWhetherIdle(ctx)
 	}
 	if err == nil && w.idle.Load() {
-		return 0, s.restIdle(asked), pollMax
+		return s.restIdle(asked)
 	}
 	var seen pollResult
 	if err == nil {
@@ -200,24 +244,29 @@ func (s *poller) round(ctx context.Context) (least, rest, wait time.Duration) {
 		if ctx.Err() == nil {
 			w.c.Log.WarnContext(ctx, "poll failed, asking again", "error", err)
 		}
-		return pollAfterError, pollAfterError, pollAfterError
+		return evenRests(pollAfterError)
 	}
 	return s.after(seen)
 }
 
-// restIdle is how long no call is heard while nothing waits. A worker that follows others asks four times a
-// second at most, as often as an idle worker polls that nobody calls.
-func (s *poller) restIdle(asked bool) time.Duration {
+// evenRests are those in which nothing at all is heard.
+func evenRests(d time.Duration) rests { return rests{d, d, d, d} }
+
+// restIdle is how long no call is heard while nothing waits. A worker that follows others hears them some seven
+// times a second, and not when the others that follow do.
+func (s *poller) restIdle(asked bool) rests {
 	if asked {
 		s.noteRace(pollResult{})
 	}
-	switch {
-	case !asked || s.leads():
-		return pollMin
-	case s.worker.byCallsAlone():
-		return pollMax
+	rest := pollMin
+	if asked && !s.worker.byCallsAlone() {
+		rest = pollCalm
 	}
-	return pollCalm
+	deaf := rest
+	if asked && s.follows() {
+		deaf = pollMin + rand.N(pollMax-pollMin)
+	}
+	return rests{0, rest, deaf, pollMax}
 }
 
 // learn notes after a poll whether anything may wait still.
@@ -235,24 +284,23 @@ func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
 }
 
 // after is what round returns after a poll that the database answered.
-func (s *poller) after(seen pollResult) (least, rest, wait time.Duration) {
+func (s *poller) after(seen pollResult) rests {
 	switch {
 	case seen.taken:
 		pause := s.worker.join.pause
-		rest = pause/2 + rand.N(pause)
-		return rest, rest, rest
+		return evenRests(pause/2 + rand.N(pause))
 	case seen.won > claimBatch/2:
-		return 0, 0, 0
+		return rests{}
 	case seen.more:
-		return pollNow, pollNow, pollNow
+		return evenRests(pollNow)
 	case seen.won > 0 || seen.full:
 		s.wait = pollMin
 	default:
 		s.wait = min(max(2*s.wait, pollMin), pollMax)
 	}
-	least = restAfter(seen.asked)
-	rest = max(min(s.wait, s.quietTime(seen)), least)
-	return least, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
+	least := restAfter(seen.asked)
+	rest := max(min(s.wait, s.quietTime(seen)), least)
+	return rests{least, rest, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))}
 }
 
 // restAfter is how long no poll follows one that took so long. It had no bound: a worker whose
@@ -264,14 +312,20 @@ func restAfter(asked time.Duration) time.Duration {
 
 // quietTime is how long no call is heard after a poll.
 func (s *poller) quietTime(seen pollResult) time.Duration {
-	if seen.waits || seen.full || s.worker.hintless.Load() && (s.leads() || !s.worker.byCallsAlone()) {
+	if seen.waits || seen.full || s.worker.hintless.Load() && !s.follows() {
 		return pollMin
 	}
 	return pollCalm
 }
 
-// leads says whether calls alone bring what this worker runs, and it follows nobody.
+// leads says whether calls alone bring what this worker runs, and it was not slower than others at the last ones.
 func (s *poller) leads() bool { return s.worker.byCallsAlone() && s.behind < followAt }
+
+// follows says whether others were quicker at the last calls, and may be so at all: a call may be for what only
+// this worker runs where no other lives, or some do not run all of its types. It asks first then, and lets nobody go first.
+func (s *poller) follows() bool {
+	return s.behind >= followAt && s.others.live && !s.others.serveLess
+}
 
 // poolHinted puts hinted executions into the pool while no hints come.
 func (s *poller) poolHinted(ctx context.Context) error {

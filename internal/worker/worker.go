@@ -135,8 +135,8 @@ type Worker struct {
 
 	takingSlots chan struct{}  // held by the hint that takes slots
 	next        chan uuid.UUID // for the next Poll: executions that may start now
-	woken       chan struct{}  // somebody calls for a poll
-	ownCall     atomic.Bool    // this worker did so itself
+	woken       chan struct{}  // another process calls for a poll
+	self        chan struct{}  // this worker does
 	roomMade    chan struct{}  // and at once: a tenant's limit has room for others
 	polling     atomic.Bool    // PollLoop is under way
 	stuck       bool           // the last poll in turn could claim nothing of what it found; of the polling goroutine
@@ -186,7 +186,7 @@ func New(c Config) *Worker {
 		output:      output.NewWriter(c.DB, c.Metrics, c.Log),
 		registered:  make(chan struct{}),
 		takingSlots: make(chan struct{}, 1),
-		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), roomMade: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
+		next:        make(chan uuid.UUID, claimBatch), woken: make(chan struct{}, 1), self: make(chan struct{}, 1), roomMade: make(chan struct{}, 1), refused: map[uuid.UUID]clock.Mark{},
 	}
 	w.outcomes = newBatch[ended](completeBatch, completeStep, w.outcomesDue)
 	w.outcomes.size, w.outcomes.most = ended.size, completeBytes
