@@ -242,11 +242,11 @@ func (b *bound) rest(refused bool) {
 }
 
 // adjust asks the server for a session, and has the bound grow by one or shrink. So no request
-// meets the refusal. It does not ask if the pool may still open connections, or if a refusal would
+// meets the refusal. It does not ask if the pool may have all its connections and a refusal would
 // close none.
 func (b *bound) adjust(ctx context.Context) {
 	b.mu.Lock()
-	now, asks := b.now(), b.now() < b.most || b.isFull()
+	now, asks := b.now(), b.now() < b.most || b.canGive()
 	b.mu.Unlock()
 	var err error
 	if asks {
@@ -266,11 +266,11 @@ func (b *bound) adjust(ctx context.Context) {
 	}
 }
 
-// isFull says whether the pool has all its connections and would close some of them. Such a pool
-// opens no other, so it is never refused one. The caller has locked b.
-func (b *bound) isFull() bool {
+// canGive says whether the pool would close some of its connections. While it has enough of them it opens
+// no other, so it is refused none and does not notice that the server is full. The caller has locked b.
+func (b *bound) canGive() bool {
 	open, _ := b.sessions()
-	return open == b.most && b.most > b.least
+	return open > b.least
 }
 
 // Connections counts those of the pool: how many are in use, how many are idle, how many it may have

@@ -228,31 +228,34 @@ func TestAClosedSessionIsNotInUse(t *testing.T) {
 	}
 }
 
-// A pool that has all its connections opens no other, and asks whether the server is full. So a
+// A pool that has enough connections opens no other, and asks whether the server is full. So a
 // process starts also beside such ones.
-func TestAFullPoolMakesRoom(t *testing.T) {
+func TestAPoolThatOpensNoneMakesRoom(t *testing.T) {
 	t.Parallel()
-	const most = 4
-	database := pgtest.New(t)
-	d := pool(t, database, most, 0, nil)
-	end := hold(t, d, most)
-	admit(t, database, most)
-	refused, opened := &refusals{}, make(chan error, 1)
-	go func() {
-		d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1, Tracer: refused})
-		if err == nil {
-			d.Close()
-		}
-		opened <- err
-	}()
-	until(t, "it is refused", func() bool { return refused.Load() > 0 || len(opened) > 0 })
-	d.Adjust(t.Context())
-	end()
-	if err := <-opened; err != nil {
-		t.Errorf("it found no session: %v", err)
-	}
-	for range most - 1 {
-		end()
+	for _, test := range []struct{ most, has int }{{4, 4}, {6, 4}} {
+		t.Run(fmt.Sprintf("%d of %d", test.has, test.most), func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			d := pool(t, database, test.most, 0, nil)
+			end := hold(t, d, test.has)
+			admit(t, database, test.has)
+			refused, opened := &refusals{}, make(chan error, 1)
+			go func() {
+				d, err := postgres.Open(t.Context(), postgres.Config{URL: database.URL, Role: postgres.API, Name: "test", MaxConns: 1, Tracer: refused})
+				if err == nil {
+					d.Close()
+				}
+				opened <- err
+			}()
+			until(t, "it is refused", func() bool { return refused.Load() > 0 || len(opened) > 0 })
+			d.Adjust(t.Context())
+			for range test.has {
+				end()
+			}
+			if err := <-opened; err != nil {
+				t.Errorf("it found no session: %v", err)
+			}
+		})
 	}
 }
 
@@ -325,37 +328,6 @@ func TestWhoWaitedIsRefusedAtNoCost(t *testing.T) {
 		}
 		if n := atMost(d); n != want {
 			t.Errorf("it may have %d connections, want %d", n, want)
-		}
-	})
-}
-
-// Transactions that the server refuses a session again and again wait for the one that their pool has,
-// however long that is in use. On the commit before they failed after a second.
-func TestRefusedTransactionsWaitForThePool(t *testing.T) {
-	t.Parallel()
-	const most, late = 6, 2 * time.Second
-	database := pgtest.New(t)
-	synctest.Test(t, func(t *testing.T) {
-		connects, waited := newGate(1), make(chan error, most-1)
-		d := pool(t, database, most, 0, connects)
-		end := hold(t, d, 1)
-		admit(t, database, 1)
-		for range most - 1 {
-			go func() { waited <- transact(t.Context(), d) }()
-		}
-		until(t, "they ask for sessions", func() bool { return connects.begun.Load() == most })
-		connects.let(most - 3) // half of the connections are held after that
-		<-time.After(late / 10)
-		connects.let(1) // the next one is for the first of those that were refused
-		until(t, "it asks again", func() bool { return connects.begun.Load() > most })
-		<-time.After(late)
-		close(connects.pass)
-		<-time.After(late)
-		end()
-		for range most - 1 {
-			if err := <-waited; err != nil {
-				t.Errorf("it gave up: %v", err)
-			}
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
 
@@ -136,4 +138,35 @@ func TestSessionsPassAPooler(t *testing.T) {
 		}
 		d.Close()
 	}
+}
+
+// Transactions that the server refuses a session again and again wait for the one that their pool has,
+// however long that is in use. On the commit before they failed after a second.
+func TestRefusedTransactionsWaitForThePool(t *testing.T) {
+	t.Parallel()
+	const most, late = 6, 2 * time.Second
+	database := pgtest.New(t)
+	synctest.Test(t, func(t *testing.T) {
+		connects, waited := newGate(1), make(chan error, most-1)
+		d := pool(t, database, most, 0, connects)
+		end := hold(t, d, 1)
+		admit(t, database, 1)
+		for range most - 1 {
+			go func() { waited <- transact(t.Context(), d) }()
+		}
+		until(t, "they ask for sessions", func() bool { return connects.begun.Load() == most })
+		connects.let(most - 3) // half of the connections are held after that
+		<-time.After(late / 10)
+		connects.let(1) // the next one is for the first of those that were refused
+		until(t, "it asks again", func() bool { return connects.begun.Load() > most })
+		<-time.After(late)
+		close(connects.pass)
+		<-time.After(late)
+		end()
+		for range most - 1 {
+			if err := <-waited; err != nil {
+				t.Errorf("it gave up: %v", err)
+			}
+		}
+	})
 }
