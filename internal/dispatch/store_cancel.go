@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -156,9 +157,15 @@ func (s *Store) Orders(ctx context.Context, most int32) (orders []Order, err err
 	return orders, errors.Join(errJobs, errTenants)
 }
 
+// aloneFor is how long fn of CancelAlone may wait for a connection.
+const aloneFor = 2 * time.Second
+
 // CancelAlone calls fn unless another process is in such a call. The lock ends with
-// the connection, so a process that is killed stops nobody.
-func (s *Store) CancelAlone(ctx context.Context, fn func() error) error {
+// the connection, so a process that is killed stops nobody. The statements of fn have another
+// connection. Where the pool may have no more than one, because the server refuses it sessions, they
+// would wait for the one that has the lock, and so would everybody else: the context of fn ends
+// after aloneFor.
+func (s *Store) CancelAlone(ctx context.Context, fn func(ctx context.Context) error) error {
 	return s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		mine, err := tx.TakeCancelTurn(ctx)
 		if err != nil {
@@ -167,7 +174,9 @@ func (s *Store) CancelAlone(ctx context.Context, fn func() error) error {
 		if !mine {
 			return nil
 		}
-		return fn()
+		ctx, cancel := context.WithTimeout(ctx, aloneFor)
+		defer cancel()
+		return fn(ctx)
 	})
 }
 

@@ -1,13 +1,17 @@
 package maintenance_test
 
 import (
+	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/maintenance"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 	"github.com/scheduler-service/scheduler/internal/tenant"
 )
 
@@ -136,4 +140,30 @@ func TestADeletedTenant(t *testing.T) {
 	if err := tenant.NewStore(open(t, b.database.URL, postgres.API), true).Admit(t.Context(), b.who.TenantID); err == nil {
 		t.Error("a token brings the tenant back to life")
 	}
+}
+
+// Where the server gives a process one session alone, cancelling finds no second one, and leaves the
+// session to others after two seconds. On the commit before it waited for itself.
+func TestCancellingDoesNotWaitForItself(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.pass(t, b.create(t, nil).NextExecutionAt.Add(time.Second))
+	if _, err := b.tenants(t).Suspend(t.Context(), b.who.TenantID, "unpaid"); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		only, err := postgres.Open(t.Context(), postgres.Config{URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer only.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if n, err := b.anotherMaintainer(func(c *maintenance.Config) { c.DB = only }).Cancel(ctx); n != 0 || err == nil || ctx.Err() != nil {
+			t.Errorf("%d were cancelled, %v, and its time ended with %v", n, err, ctx.Err())
+		}
+		if err := only.Ping(ctx); err != nil {
+			t.Errorf("the session is not free: %v", err)
+		}
+	})
 }
