@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/postgres"
@@ -188,10 +189,11 @@ func (c *Carrier) session(ctx context.Context, channel string, stands func(bool)
 }
 
 func (c *Carrier) connect(ctx context.Context) (*pgx.Conn, error) {
-	config, err := pgx.ParseConfig(c.c.URL)
+	pool, err := pgxpool.ParseConfig(c.c.URL) // the server knows no pool_max_conns, which a pool may have
 	if err != nil {
 		return nil, errors.New("the address does not parse") // the driver's text repeats the password
 	}
+	config := pool.ConnConfig
 	config.ConnectTimeout = answerWithin
 	config.RuntimeParams["application_name"] = c.c.Name
 	conn, err := pgx.ConnectConfig(ctx, config)

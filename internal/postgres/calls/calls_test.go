@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -202,15 +203,36 @@ func TestANotificationIsTriedAgain(t *testing.T) {
 	}
 }
 
+// The address of a pool says where to listen, too: settings of the pool are none of the session.
+func TestListeningTakesTheAddressOfAPool(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	address, err := url.Parse(b.database.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := address.Query()
+	for name, value := range map[string]string{"pool_max_conns": "3", "pool_min_conns": "1", "pool_max_conn_lifetime": "1h"} {
+		query.Set(name, value)
+	}
+	address.RawQuery = query.Encode()
+	b.carrier.c.URL = address.String()
+	stands, heard, _ := b.listen()
+	if !<-stands {
+		t.Fatal("it does not hear")
+	}
+	<-heard
+}
+
 // A process that cannot connect tries again until it is told to stop, and one without an address
 // listens to nobody.
 func TestListeningEnds(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	for _, url := range []string{"postgres://nobody@localhost:1/nothing?connect_timeout=1", ""} {
-		carrier := New(Config{DB: b.db, URL: url, Log: slog.New(slog.DiscardHandler)})
+	for _, address := range []string{"postgres://nobody@localhost:1/nothing?connect_timeout=1", ""} {
+		carrier := New(Config{DB: b.db, URL: address, Log: slog.New(slog.DiscardHandler)})
 		ctx, stop := context.WithCancel(t.Context())
-		if url == "" {
+		if address == "" {
 			stop()
 		}
 		err := carrier.Listen(ctx, channel, func(stands bool) {
