@@ -30,8 +30,8 @@ const (
 	// database takes it. One that is late is worth little.
 	sendWithin = time.Second
 	tries      = 3
-	// askAfter is how long nothing may be heard before the session is asked whether it lives, and
-	// answerWithin how long it has to answer. A network that was cut tells nothing.
+	// askAfter is how long nothing may be heard before the session has to prove that it hears, and
+	// answerWithin how long each step of that may take. A network that was cut tells nothing.
 	askAfter     = 30 * time.Second
 	answerWithin = 5 * time.Second
 	// A session that ended is opened anew after firstRest, then after twice as long each time
@@ -55,6 +55,8 @@ type Carrier struct {
 	c      Config
 	notify func(ctx context.Context, channels []string) error
 	closed chan struct{}
+	// askAfter is as the constant, and hearWithin as answerWithin. Tests shorten them.
+	askAfter, hearWithin time.Duration
 
 	senders sync.WaitGroup
 	mu      sync.Mutex
@@ -65,7 +67,10 @@ type Carrier struct {
 
 // New makes a carrier. It connects to nothing.
 func New(c Config) *Carrier {
-	return &Carrier{c: c, notify: store{c.DB}.notify, closed: make(chan struct{}), wanted: map[string]bool{}}
+	return &Carrier{
+		c: c, notify: store{c.DB}.notify, closed: make(chan struct{}), wanted: map[string]bool{},
+		askAfter: askAfter, hearWithin: answerWithin,
+	}
 }
 
 // Close sends what is to be sent, and nothing that comes later. It is called once.
@@ -144,14 +149,15 @@ func (c *Carrier) take() (channels []string) {
 }
 
 // Listen calls heard for each notification of a channel until ctx is cancelled, and once whenever
-// it begins to hear, as nobody heard those before. It tells stands whether it hears. Without a URL it
-// hears nothing. It returns nil.
+// it begins to hear, as nobody heard those before. It tells stands whether it hears, which each session
+// has to prove. Where one does not, it warns, and not again until one hears. Without a URL it hears
+// nothing. It returns nil.
 func (c *Carrier) Listen(ctx context.Context, channel string, stands func(bool), heard func()) error {
 	if c.c.URL == "" {
 		<-ctx.Done()
 		return nil
 	}
-	rest := firstRest
+	rest, warned := firstRest, false
 	for ctx.Err() == nil {
 		stood, err := c.session(ctx, channel, stands, heard)
 		stands(false)
@@ -159,7 +165,11 @@ func (c *Carrier) Listen(ctx context.Context, channel string, stands func(bool),
 			break
 		}
 		if stood {
-			rest = firstRest
+			rest, warned = firstRest, false
+		}
+		if errors.Is(err, errDeaf) && !warned {
+			warned = true
+			c.c.Log.WarnContext(ctx, "not called, so polling: notifications that are sent at DATABASE_URL do not arrive at the session that listens; if that lasts, give DATABASE_DIRECT_URL the address of the same server and database without a pooler", "channel", channel)
 		}
 		c.c.Log.InfoContext(ctx, "not called at the moment, so polling; listening again after a rest", "channel", channel, "error", err, "rest", rest.String())
 		clock.Sleep(ctx, rest/2+rand.N(rest/2)) // not all processes at once
@@ -175,17 +185,16 @@ func (c *Carrier) session(ctx context.Context, channel string, stands func(bool)
 		return false, err
 	}
 	defer hangUp(ctx, conn)
-	if err := listen(ctx, conn, channel); err != nil {
+	l := newListener(c, conn, channel, heard)
+	if err := l.listen(ctx); err != nil {
+		return false, err
+	}
+	if err := l.prove(ctx); err != nil {
 		return false, err
 	}
 	stands(true)
 	heard()
-	for {
-		if err := wait(ctx, conn); err != nil {
-			return true, err
-		}
-		heard()
-	}
+	return true, l.hearAll(ctx)
 }
 
 func (c *Carrier) connect(ctx context.Context) (*pgx.Conn, error) {
@@ -205,30 +214,4 @@ func hangUp(ctx context.Context, conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendWithin)
 	defer cancel()
 	_ = conn.Close(ctx)
-}
-
-func listen(ctx context.Context, conn *pgx.Conn, channel string) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
-	defer cancel()
-	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize())
-	return postgres.Fault(err)
-}
-
-// wait returns with the next notification, or the error that ended the session.
-func wait(ctx context.Context, conn *pgx.Conn) error {
-	for {
-		quiet, cancel := context.WithTimeout(ctx, askAfter)
-		_, err := conn.WaitForNotification(quiet)
-		passed := quiet.Err() != nil && ctx.Err() == nil
-		cancel()
-		if err == nil || !passed {
-			return err
-		}
-		asking, cancel := context.WithTimeout(ctx, answerWithin)
-		err = conn.Ping(asking)
-		cancel()
-		if err != nil {
-			return err
-		}
-	}
 }

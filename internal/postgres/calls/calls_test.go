@@ -3,6 +3,7 @@ package calls
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"slices"
@@ -45,6 +46,7 @@ func setup(t *testing.T) *bundle {
 	}
 	t.Cleanup(b.db.Close)
 	b.carrier = New(Config{DB: b.db, URL: b.database.URL, Name: "calls-of-" + b.database.Name, Log: slog.New(slog.DiscardHandler)})
+	b.carrier.hearWithin = pgtest.Patience
 	b.end = sync.OnceFunc(b.carrier.Close)
 	t.Cleanup(b.end)
 	return b
@@ -65,6 +67,20 @@ func (b *bundle) listen() (stands <-chan bool, heard <-chan struct{}, stop func(
 	stop = func() { cancel(); <-ended }
 	b.t.Cleanup(stop)
 	return states, calls, stop
+}
+
+// endSession ends the one session that listens.
+func (b *bundle) endSession() error {
+	admin, err := pgx.Connect(b.t.Context(), b.database.AdminURL)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = admin.Close(context.Background()) }()
+	const end = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'calls-of-%'"
+	if ended, err := admin.Exec(b.t.Context(), end); err != nil || ended.RowsAffected() != 1 {
+		return fmt.Errorf("%v: %w", ended, err)
+	}
+	return nil
 }
 
 // Processes that listen on a channel hear its calls, and none of another channel.
@@ -99,14 +115,8 @@ func TestASessionThatEndsIsOpenedAgain(t *testing.T) {
 	stands, heard, _ := b.listen()
 	<-stands
 	<-heard
-	admin, err := pgx.Connect(t.Context(), b.database.AdminURL)
-	if err != nil {
+	if err := b.endSession(); err != nil {
 		t.Fatal(err)
-	}
-	defer func() { _ = admin.Close(context.Background()) }()
-	ended, err := admin.Exec(t.Context(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = $1", b.carrier.c.Name)
-	if err != nil || ended.RowsAffected() != 1 {
-		t.Fatal(err, ended)
 	}
 	if <-stands {
 		t.Error("it hears although its session has ended")
