@@ -32,7 +32,7 @@ const (
 	tries      = 3
 	// askAfter is how long nothing may be heard before the session has to prove that it hears, and
 	// answerWithin how long each step of that may take. A network that was cut tells nothing.
-	askAfter     = 30 * time.Second
+	askAfter     = time.Minute
 	answerWithin = 5 * time.Second
 	// A session that ended is opened anew after firstRest, then after twice as long each time
 	// up to longestRest, or half of that by chance: a server that has no session free needs them for others.
