@@ -12,27 +12,6 @@ import (
 	"github.com/google/uuid"
 )
 
-const AskOfOthers = `-- name: AskOfOthers :one
-SELECT count(*) > 0 AS live,
-       coalesce(bool_or(o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types)), false)::boolean AS serve_less
-FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = $1) mine
-WHERE o.id <> $1 AND o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
-`
-
-type AskOfOthersRow struct {
-	Live      bool
-	ServeLess bool
-}
-
-// Whether any other worker of the service lives, and whether one of them runs fewer types than this
-// one. No types are all.
-func (q *Queries) AskOfOthers(ctx context.Context, id uuid.UUID) (AskOfOthersRow, error) {
-	row := q.db.QueryRow(ctx, AskOfOthers, id)
-	var i AskOfOthersRow
-	err := row.Scan(&i.Live, &i.ServeLess)
-	return i, err
-}
-
 const CountLiveWorkers = `-- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce($1::timestamptz, now())
 `
@@ -54,6 +33,27 @@ func (q *Queries) DeleteDeadWorkers(ctx context.Context, now *time.Time) (int64,
 		return 0, err
 	}
 	return result.RowsAffected(), nil
+}
+
+const DescribeOtherWorkers = `-- name: DescribeOtherWorkers :one
+SELECT count(*) > 0 AS live,
+       coalesce(bool_or(o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types)), false)::boolean AS serve_less
+FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = $1) mine
+WHERE o.id <> $1 AND o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
+`
+
+type DescribeOtherWorkersRow struct {
+	Live      bool
+	ServeLess bool
+}
+
+// Whether any other worker of the service lives, and whether one of them runs fewer types than this
+// one. No types are all.
+func (q *Queries) DescribeOtherWorkers(ctx context.Context, id uuid.UUID) (DescribeOtherWorkersRow, error) {
+	row := q.db.QueryRow(ctx, DescribeOtherWorkers, id)
+	var i DescribeOtherWorkersRow
+	err := row.Scan(&i.Live, &i.ServeLess)
+	return i, err
 }
 
 const InsertWorker = `-- name: InsertWorker :exec

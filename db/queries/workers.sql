@@ -29,7 +29,7 @@ DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::times
 -- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
 
--- name: AskOfOthers :one
+-- name: DescribeOtherWorkers :one
 -- Whether any other worker of the service lives, and whether one of them runs fewer types than this
 -- one. No types are all.
 SELECT count(*) > 0 AS live,

@@ -95,10 +95,10 @@ func (s *Store) TurnIsFree(ctx context.Context) (bool, error) {
 	return free, nil
 }
 
-// Others says whether any other worker of the service lives, and whether one of them runs fewer types
+// OtherWorkers says whether any other worker of the service lives, and whether one of them runs fewer types
 // than this one.
-func (s *Store) Others(ctx context.Context, worker uuid.UUID) (live, serveLess bool, err error) {
-	row, err := s.queries().AskOfOthers(ctx, worker)
+func (s *Store) OtherWorkers(ctx context.Context, worker uuid.UUID) (live, serveLess bool, err error) {
+	row, err := s.queries().DescribeOtherWorkers(ctx, worker)
 	if err != nil {
 		return false, false, fmt.Errorf("ask of other workers: %w", postgres.Fault(err))
 	}

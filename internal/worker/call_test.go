@@ -203,12 +203,13 @@ func TestALoadedWorkerLetsOthersGoFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct {
-			taken int
-			alone bool
-			waits time.Duration
-		}{{taken: 0}, {taken: 1, waits: yieldFor / 2}, {taken: 4, waits: 2 * yieldFor}, {taken: 4, alone: true}} {
+			taken                 int
+			alone, needed, polled bool // no other lives; others run fewer types; something was found
+			waits                 time.Duration
+		}{{taken: 0}, {taken: 1, waits: yieldFor / 2}, {taken: 4, waits: 2 * yieldFor}, {taken: 4, alone: true}, {taken: 4, needed: true}, {taken: 4, polled: true}} {
 			s := newPoller(4)
-			s.others.live = !test.alone
+			s.others.live, s.others.serveLess = !test.alone, test.needed
+			s.worker.idle.Store(!test.polled)
 			for range test.taken {
 				s.worker.slots.takeNow(false)
 			}
@@ -232,7 +233,7 @@ func TestACallMayBeForAFreeKey(t *testing.T) {
 			if s.worker.c.Away = nil; test.redis {
 				s.worker.c.Away = func() bool { return true }
 			}
-			s.worker.calledFor = false
+			s.worker.calledSinceUnblocked = false
 			if s.hear(t.Context(), test.others); s.worker.unblockedDue() != test.due {
 				t.Errorf("after a call, %+v: asks is %v", test, !test.due)
 			}

@@ -76,7 +76,7 @@ func TestOthersAreKnown(t *testing.T) {
 			if test.change != "" {
 				b.exec("UPDATE workers SET "+test.change+" WHERE id = $1", other)
 			}
-			live, less, err := dispatch.NewStore(b.engine, dispatch.Config{}).Others(t.Context(), id)
+			live, less, err := dispatch.NewStore(b.engine, dispatch.Config{}).OtherWorkers(t.Context(), id)
 			if err != nil || live == test.none || less != test.less {
 				t.Errorf("one lives: %t, serves less: %t, %v; want %t, %t", live, less, err, !test.none, test.less)
 			}

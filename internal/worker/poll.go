@@ -115,14 +115,14 @@ func (w *Worker) findUnblocked(ctx context.Context, most int) (found []dispatch.
 	if !w.unblockedDue() {
 		return nil, nil
 	}
-	w.unblockedAt, w.calledFor = clock.Start(), false
+	w.unblockedAt, w.calledSinceUnblocked = clock.Start(), false
 	found, w.afterUnblocked, err = w.store.PollUnblocked(ctx, most, w.afterUnblocked)
 	return found, err
 }
 
 // unblockedDue says whether it is time to ask for free slots and keys.
 func (w *Worker) unblockedDue() bool {
-	if w.calledFor {
+	if w.calledSinceUnblocked {
 		return w.unblockedAt.Elapsed() >= unblockedCalled
 	}
 	return w.unblockedAt.Elapsed() >= unblockedEvery

@@ -44,7 +44,7 @@ func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 	}
 	free, err := w.store.TurnIsFree(ctx)
 	if err == nil && !free && j.pause == 0 {
-		_, j.needed, err = w.store.Others(ctx, inc.member.ID)
+		_, j.needed, err = w.store.OtherWorkers(ctx, inc.member.ID)
 	}
 	return err == nil && j.answered(free), err
 }

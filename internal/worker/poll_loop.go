@@ -78,9 +78,8 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 	return nil
 }
 
-// rests are how long after a poll nothing calls for the next one: no call at all is heard for least, only
-// one for room that was made for rest, and none of another process for deaf. After wait it comes without
-// a call.
+// rests are times after a poll. The worker hears nothing before least, that room was made from then on,
+// itself from rest on, and other processes from deaf on. After wait it polls without a call.
 type rests struct{ least, rest, deaf, wait time.Duration }
 
 // pause waits, and says whether a poll is called for meanwhile: by this worker, by another process, or
@@ -142,19 +141,19 @@ func (w *Worker) byCallsAlone() bool { return w.c.Away == nil && w.c.Called() }
 
 // hear notes a call, of another process or its own: what it tells of waits for its turn or is in the
 // pool, or a hint came.
-func (s *poller) hear(ctx context.Context, others bool) {
+func (s *poller) hear(ctx context.Context, fromOther bool) {
 	w := s.worker
 	s.asked = clock.Mark{}
-	s.called = others
+	s.called = fromOther
 	if !w.byCallsAlone() {
 		return
 	}
-	if others {
-		w.calledFor = true
+	if fromOther {
+		w.calledSinceUnblocked = true
 		s.askOfOthers(ctx)
 		s.yield(ctx)
 	}
-	if !others || s.behind < followAt {
+	if !fromOther || s.behind < followAt {
 		w.idle.Store(false) // so it polls
 	}
 }
@@ -162,14 +161,14 @@ func (s *poller) hear(ctx context.Context, others bool) {
 // yield lets others go first after a call, which is heard by all workers: one of them is enough for one
 // execution. A worker to which others were quicker at the last calls lets those go first, and asks then whether
 // they left something. An execution that the quickest worker cannot take starts up to 350 ms late: this one hears
-// no other process for up to pollMax (restIdle) and then waits. One that was quickest lets others go first as
-// far as its slots are taken, so that it does not take everything until all are.
+// no other process for up to pollMax (restIdle) and then waits. One that was quickest and found nothing since
+// lets others go first as far as its slots are taken, so that it does not take everything until all are.
 func (s *poller) yield(ctx context.Context) {
 	switch slots := s.worker.slots; {
 	case s.follows():
 		wait := yieldFor << (s.behind - followAt)
 		clock.Sleep(ctx, wait/2+rand.N(wait))
-	case s.others.live:
+	case s.others.live && !s.others.serveLess && s.worker.idle.Load():
 		clock.Sleep(ctx, 2*yieldFor*time.Duration(slots.taken())/time.Duration(slots.all()))
 	}
 }
@@ -181,7 +180,7 @@ func (s *poller) askOfOthers(ctx context.Context) {
 		return
 	}
 	s.others.asked = clock.Start()
-	live, serveLess, err := s.worker.store.Others(ctx, inc.member.ID)
+	live, serveLess, err := s.worker.store.OtherWorkers(ctx, inc.member.ID)
 	if err != nil {
 		s.worker.c.Log.DebugContext(ctx, "other workers are not known, they count as none", "error", err)
 	}
@@ -252,8 +251,8 @@ func (s *poller) round(ctx context.Context) rests {
 // evenRests are those in which nothing at all is heard.
 func evenRests(d time.Duration) rests { return rests{d, d, d, d} }
 
-// restIdle is how long no call is heard while nothing waits. A worker that follows others hears them some seven
-// times a second, and not when the others that follow do.
+// restIdle is how long no call is heard while nothing waits. A worker that follows hears other processes some
+// seven times a second at most, each worker at times of its own.
 func (s *poller) restIdle(asked bool) rests {
 	if asked {
 		s.noteRace(pollResult{})

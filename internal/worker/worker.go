@@ -145,15 +145,15 @@ type Worker struct {
 
 	// Of Poll: where the next one goes on, when it last asked for free slots and
 	// keys, which tenants it leaves alone, and since when it polls without a turn.
-	afterTenant    uuid.UUID
-	afterUnblocked dispatch.Position
-	unblockedAt    clock.Mark
-	calledFor      bool // another process called since then
-	refused        map[uuid.UUID]clock.Mark
-	outOfTurn      clock.Mark
-	join           joining
-	pooled         bool           // the last one found something in the pool
-	beginning      sync.WaitGroup // the runs of its last claim, see begin
+	afterTenant          uuid.UUID
+	afterUnblocked       dispatch.Position
+	unblockedAt          clock.Mark
+	calledSinceUnblocked bool // another process called since then
+	refused              map[uuid.UUID]clock.Mark
+	outOfTurn            clock.Mark
+	join                 joining
+	pooled               bool           // the last one found something in the pool
+	beginning            sync.WaitGroup // the runs of its last claim, see begin
 
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
