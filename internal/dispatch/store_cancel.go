@@ -157,15 +157,15 @@ func (s *Store) Orders(ctx context.Context, most int32) (orders []Order, err err
 	return orders, errors.Join(errJobs, errTenants)
 }
 
-// aloneFor is how long fn of CancelAlone may wait for a connection.
+// aloneFor is how long CancelAlone waits for a second connection.
 const aloneFor = 2 * time.Second
 
 // CancelAlone calls fn unless another process is in such a call. The lock ends with
 // the connection, so a process that is killed stops nobody. The statements of fn have another
-// connection. Where the pool may have no more than one, because the server refuses it sessions, they
-// would wait for the one that has the lock, and so would everybody else: the context of fn ends
-// after aloneFor.
-func (s *Store) CancelAlone(ctx context.Context, fn func(ctx context.Context) error) error {
+// connection, and fn is called only where there is one within aloneFor. The pool may have no more
+// than one, because the server refuses it sessions: they would wait for the one that has the lock,
+// and so would everybody else.
+func (s *Store) CancelAlone(ctx context.Context, fn func() error) error {
 	return s.db.InTx(ctx, func(tx *postgres.Tx) error {
 		mine, err := tx.TakeCancelTurn(ctx)
 		if err != nil {
@@ -174,9 +174,12 @@ func (s *Store) CancelAlone(ctx context.Context, fn func(ctx context.Context) er
 		if !mine {
 			return nil
 		}
-		ctx, cancel := context.WithTimeout(ctx, aloneFor)
+		wait, cancel := context.WithTimeout(ctx, aloneFor)
 		defer cancel()
-		return fn(ctx)
+		if err := s.db.Ping(wait); err != nil {
+			return fmt.Errorf("find a second connection to cancel by: %w", err)
+		}
+		return fn()
 	})
 }
 

@@ -45,7 +45,7 @@ func (m *Maintainer) Cancel(ctx context.Context) (cancelled int, err error) {
 	if len(orders) == 0 {
 		return 0, err
 	}
-	failed := m.dispatch.CancelAlone(ctx, func(ctx context.Context) (err error) {
+	failed := m.dispatch.CancelAlone(ctx, func() (err error) {
 		cancelled, err = m.cancelInTurns(ctx, turnsOf(orders))
 		return err
 	})
