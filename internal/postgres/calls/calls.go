@@ -55,8 +55,9 @@ type Carrier struct {
 	c      Config
 	notify func(ctx context.Context, channels []string) error
 	closed chan struct{}
-	// askAfter is as the constant, and hearWithin as answerWithin. Tests shorten them.
-	askAfter, hearWithin time.Duration
+	// askAfter, answerWithin and sendWithin are as the constants, and hearWithin as answerWithin. Tests have
+	// others.
+	askAfter, answerWithin, hearWithin, sendWithin time.Duration
 
 	senders sync.WaitGroup
 	mu      sync.Mutex
@@ -69,7 +70,7 @@ type Carrier struct {
 func New(c Config) *Carrier {
 	return &Carrier{
 		c: c, notify: store{c.DB}.notify, closed: make(chan struct{}), wanted: map[string]bool{},
-		askAfter: askAfter, hearWithin: answerWithin,
+		askAfter: askAfter, answerWithin: answerWithin, hearWithin: answerWithin, sendWithin: sendWithin,
 	}
 }
 
@@ -101,7 +102,7 @@ func (c *Carrier) Call(channel string) {
 func (c *Carrier) send() {
 	apart, failed := leastApart, 0
 	for channels := c.take(); len(channels) > 0; channels = c.take() {
-		ctx, cancel := context.WithTimeout(context.Background(), sendWithin)
+		ctx, cancel := context.WithTimeout(context.Background(), c.sendWithin)
 		err := c.notify(ctx, channels)
 		cancel()
 		if err == nil {
@@ -203,7 +204,7 @@ func (c *Carrier) connect(ctx context.Context) (*pgx.Conn, error) {
 		return nil, errors.New("the address does not parse") // the driver's text repeats the password
 	}
 	config := pool.ConnConfig
-	config.ConnectTimeout = answerWithin
+	config.ConnectTimeout = c.answerWithin
 	config.RuntimeParams["application_name"] = c.c.Name
 	conn, err := pgx.ConnectConfig(ctx, config)
 	return conn, postgres.Fault(err)

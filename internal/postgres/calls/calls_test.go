@@ -46,7 +46,7 @@ func setup(t *testing.T) *bundle {
 	}
 	t.Cleanup(b.db.Close)
 	b.carrier = New(Config{DB: b.db, URL: b.database.URL, Name: "calls-of-" + b.database.Name, Log: slog.New(slog.DiscardHandler)})
-	b.carrier.hearWithin = pgtest.Patience
+	b.carrier.answerWithin, b.carrier.hearWithin, b.carrier.sendWithin = pgtest.Patience, pgtest.Patience, pgtest.Patience
 	b.end = sync.OnceFunc(b.carrier.Close)
 	t.Cleanup(b.end)
 	return b

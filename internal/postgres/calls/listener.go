@@ -30,7 +30,7 @@ func newListener(c *Carrier, conn *pgx.Conn, channel string, heard func()) *list
 
 // listen begins to listen in both channels.
 func (l *listener) listen(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.c.answerWithin)
 	defer cancel()
 	_, err := l.conn.Exec(ctx, "LISTEN "+pgx.Identifier{l.channel}.Sanitize()+"; LISTEN "+pgx.Identifier{l.proof}.Sanitize())
 	return postgres.Fault(err)
@@ -73,7 +73,7 @@ func (l *listener) hear(ctx context.Context, channel string) error {
 // the notification could not be sent or the session has ended, it returns the error of that. Nothing is
 // heard while the notification waits for a connection, for which a poll would wait, too.
 func (l *listener) prove(ctx context.Context) error {
-	sending, cancel := context.WithTimeout(ctx, answerWithin)
+	sending, cancel := context.WithTimeout(ctx, l.c.answerWithin)
 	err := l.c.notify(sending, []string{l.proof})
 	cancel()
 	if err != nil {
@@ -96,7 +96,7 @@ func (l *listener) prove(ctx context.Context) error {
 
 // ping asks the session whether it lives.
 func (l *listener) ping(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, answerWithin)
+	ctx, cancel := context.WithTimeout(ctx, l.c.answerWithin)
 	defer cancel()
 	return postgres.Fault(l.conn.Ping(ctx))
 }
