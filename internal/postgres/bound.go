@@ -246,7 +246,7 @@ func (b *bound) rest(refused bool) {
 // close none.
 func (b *bound) adjust(ctx context.Context) {
 	b.mu.Lock()
-	now, asks := b.now(), b.now() < b.most || b.canGive()
+	now, asks := b.now(), b.now() < b.most || b.hasMoreThanFloor()
 	b.mu.Unlock()
 	var err error
 	if asks {
@@ -266,9 +266,9 @@ func (b *bound) adjust(ctx context.Context) {
 	}
 }
 
-// canGive says whether the pool would close some of its connections. While it has enough of them it opens
+// hasMoreThanFloor says whether the pool would close some of its connections. While it has enough of them it opens
 // no other, so it is refused none and does not notice that the server is full. The caller has locked b.
-func (b *bound) canGive() bool {
+func (b *bound) hasMoreThanFloor() bool {
 	open, _ := b.sessions()
 	return open > b.least
 }

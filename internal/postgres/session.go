@@ -29,7 +29,7 @@ const (
 )
 
 // lend takes a connection of the pool. Where the server has no session free it tries again while the
-// pool has sessions, because one of them comes back. If the pool has none, it tries until patience has
+// pool has sessions, because one of them comes back: only ctx bounds that wait. If the pool has none, it tries until patience has
 // passed since the first refusal, because another process may close one.
 func (b *bound) lend(ctx context.Context, patience time.Duration) (*pgxpool.Conn, error) {
 	conn, err := b.pool.Acquire(ctx)

@@ -76,8 +76,8 @@ func TestClaimsWait(t *testing.T) {
 	waiting(0)
 }
 
-// A claim that ends its wait has the others looked after at once, when it waits no more: it is not called
-// in place of them. On the commit before, those that waited for a burst were called one each 250 ms.
+// A claim that leaves has the others called at once. By then it waits no more, so it is not called in their
+// place. On the commit before, those that waited for a burst were called one each 250 ms.
 func TestAClaimThatLeavesCallsTheOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

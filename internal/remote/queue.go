@@ -60,8 +60,8 @@ func (q *queue) enter(tenant uuid.UUID, functions []string) (*waiter, error) {
 	return w, nil
 }
 
-// leave ends a claim's wait. The others are looked after at once: this one may have found something
-// and there may be more, or it was called and goes without looking.
+// leave ends a claim's wait and has the others called at once: there may be more than this one took, or it
+// was called and leaves without a poll.
 func (q *queue) leave(w *waiter) {
 	defer q.wake()
 	q.mu.Lock()
