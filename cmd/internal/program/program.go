@@ -14,6 +14,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/scheduler-service/scheduler/internal/config"
@@ -47,11 +48,14 @@ type Program[T interface {
 // Task is something that a program does instead of its ordinary work.
 type Task struct{ Name, Args, About string }
 
+// sampleNothing has the runtime note no allocation. It would note where one in 512 kB was made, because
+// the router's middleware links net/http/pprof, and nobody can ask for that here. Tests call Main side
+// by side.
+var sampleNothing = sync.OnceFunc(func() { runtime.MemProfileRate = 0 })
+
 // Main is the whole of a program; it answers its exit code.
 func (p Program[T]) Main(args []string, out, problems io.Writer, lookup func(string) (string, bool)) int {
-	// The router's middleware links net/http/pprof, and so the runtime notes where one
-	// allocation in 512 kB was made. Nobody can ask for that here.
-	runtime.MemProfileRate = 0
+	sampleNothing()
 	if code, answered := p.answer(args, out, problems); answered {
 		return code
 	}
