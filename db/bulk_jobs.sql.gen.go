@@ -24,10 +24,10 @@ SELECT s.id, s.created_at, s.number, coalesce(s.fits, false)::boolean AS fits FR
                                                 OR strpos(lower(j.description), lower($5::text)) > 0)
         AND ($6::text IS NULL OR j.set_name = $6::text)
         AND ($7::text IS NULL OR j.created_by = $7::text)
-        AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $8::timestamptz))
-        AND ($9::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $9::timestamptz))) AS fits
+        AND ($8::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) >= $8::timestamptz))
+        AND ($9::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) < $9::timestamptz))) AS fits
     FROM (
-        SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference, i.execution_timeout_seconds, i.set_name, i.complete_within_seconds FROM scheduled_jobs i
+        SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.generation, i.execution_timeout_seconds, i.set_name, i.complete_within_seconds FROM job_definitions i
         WHERE i.tenant_id = $10 AND i.deleted_at IS NULL
           AND (i.created_at, i.id) < ($11::timestamptz, $12::uuid)
           AND i.created_at >= $13::timestamptz AND i.created_at < $14::timestamptz

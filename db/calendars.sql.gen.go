@@ -25,7 +25,7 @@ func (q *Queries) CountCalendars(ctx context.Context, tenantID uuid.UUID) (int64
 }
 
 const CountJobsByCalendar = `-- name: CountJobsByCalendar :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_definitions
 WHERE tenant_id = $1 AND deleted_at IS NULL AND calendars @> $2::jsonb
 `
 

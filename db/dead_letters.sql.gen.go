@@ -173,7 +173,7 @@ func (q *Queries) FindFailedIntervalEnd(ctx context.Context, arg FindFailedInter
 
 const GetDeadLetter = `-- name: GetDeadLetter :one
 SELECT d.execution_id, d.job_id, d.error_type, d.error_message, d.fingerprint, d.failed_at, d.scheduled_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.id = d.job_id), '')::text AS job_name
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = $1 AND j.id = d.job_id), '')::text AS job_name
 FROM dead_letters d WHERE d.tenant_id = $1 AND d.execution_id = $2
 `
 
@@ -350,7 +350,7 @@ func (q *Queries) ListDeadLetterGroups(ctx context.Context, arg ListDeadLetterGr
 
 const ListDeadLetters = `-- name: ListDeadLetters :many
 SELECT d.execution_id, d.job_id, d.error_type, d.error_message, d.fingerprint, d.failed_at, d.scheduled_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.id = d.job_id), '')::text AS job_name
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = $1 AND j.id = d.job_id), '')::text AS job_name
 FROM dead_letters d
 WHERE d.tenant_id = $1 AND (d.failed_at, d.execution_id) < ($2::timestamptz, $3::uuid)
   AND d.failed_at >= $4::timestamptz AND d.failed_at < $5::timestamptz

@@ -15,7 +15,7 @@ import (
 
 const GetExecution = `-- name: GetExecution :one
 SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_type, s.triggered_by, s.job_type, s.priority, s.parameters, s.status, s.reason, s.missed_count, s.missed_until, s.attempt, s.max_attempts, s.progress, s.attempts, s.worker_id, s.started_at, s.completed_at, s.duration_ms, s.result, s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by, s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $1 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = $1 AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $1 AND r.execution_id = s.id) END,
                 '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $1 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
@@ -132,7 +132,7 @@ func (q *Queries) GetExecution(ctx context.Context, arg GetExecutionParams) (Get
 
 const GetLimitsOfExecution = `-- name: GetLimitsOfExecution :one
 SELECT now()::timestamptz AS at,
-       coalesce((SELECT j.max_concurrent FROM scheduled_jobs j WHERE j.tenant_id = t.id AND j.id = $1 AND j.overlap_policy NOT IN ('skip', 'allow')), 0)::int AS of_job,
+       coalesce((SELECT j.max_concurrent FROM job_definitions j WHERE j.tenant_id = t.id AND j.id = $1 AND j.overlap_policy NOT IN ('skip', 'allow')), 0)::int AS of_job,
        coalesce((t.max_running_by_type ->> $2::text)::int, 0)::int AS of_type,
        coalesce(t.max_running, $3::int)::int AS of_tenant
 FROM tenants t WHERE t.id = $4
@@ -177,7 +177,7 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
        s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id) END,
                 '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
@@ -435,7 +435,7 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.completed_at, s.duration_ms, (CASE WHEN $1::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
        s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = $2 AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = $2 AND r.execution_id = s.id) END,
                 '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = $2 AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,

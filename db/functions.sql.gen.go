@@ -31,7 +31,7 @@ func (q *Queries) CountFunctions(ctx context.Context, tenantID uuid.UUID) (Count
 }
 
 const CountJobsByFunction = `-- name: CountJobsByFunction :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_definitions
 WHERE tenant_id = $1 AND deleted_at IS NULL AND job_type = $2 AND config @> $3::jsonb
 `
 
@@ -69,7 +69,7 @@ const DeleteOldFunctionVersions = `-- name: DeleteOldFunctionVersions :exec
 DELETE FROM function_versions v
 WHERE v.tenant_id = $1 AND v.function_id = $2 AND v.version <= $3::integer
     AND NOT EXISTS (
-        SELECT FROM scheduled_jobs j
+        SELECT FROM job_definitions j
         WHERE j.tenant_id = $1 AND j.deleted_at IS NULL AND j.job_type = $4
             AND j.config @> ($5::jsonb || jsonb_build_object('version', v.version))
     )

@@ -120,7 +120,7 @@ func (q *Queries) ListAdoptedJobs(ctx context.Context, arg ListAdoptedJobsParams
 }
 
 const ListJobSets = `-- name: ListJobSets :many
-SELECT j.set_name, count(*) AS jobs FROM scheduled_jobs j
+SELECT j.set_name, count(*) AS jobs FROM job_definitions j
 WHERE j.tenant_id = $1 AND j.set_name <> '' AND j.deleted_at IS NULL AND j.set_name > $2::text
 GROUP BY j.set_name ORDER BY j.set_name LIMIT $3
 `
@@ -160,7 +160,7 @@ func (q *Queries) ListJobSets(ctx context.Context, arg ListJobSetsParams) ([]Lis
 const ListJobsOutsideSet = `-- name: ListJobsOutsideSet :many
 SELECT j.name, count(*) AS jobs, min(j.id::text)::uuid AS id, min(j.version)::int AS version, min(j.set_name)::text AS set_name
 FROM (SELECT DISTINCT unnest($1::text[]) AS name) n
-JOIN scheduled_jobs j ON j.name = n.name
+JOIN job_definitions j ON j.name = n.name
 WHERE j.tenant_id = $2 AND j.deleted_at IS NULL AND j.set_name <> $3
 GROUP BY j.name
 `

@@ -12,9 +12,9 @@ import (
 
 const FindWork = `-- name: FindWork :one
 WITH RECURSIVE held AS (
-    (SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'paused' AND j.status_by = 'platform' ORDER BY j.tenant_id LIMIT 1)
+    (SELECT j.tenant_id FROM job_definitions j WHERE j.status = 'paused' AND j.status_by = 'platform' ORDER BY j.tenant_id LIMIT 1)
     UNION ALL
-    SELECT (SELECT j.tenant_id FROM scheduled_jobs j
+    SELECT (SELECT j.tenant_id FROM job_definitions j
             WHERE j.status = 'paused' AND j.status_by = 'platform' AND j.tenant_id > h.tenant_id ORDER BY j.tenant_id LIMIT 1)
     FROM held h WHERE h.tenant_id IS NOT NULL
 )
@@ -27,9 +27,9 @@ SELECT
      OR EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
                 AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id OFFSET 0)))::boolean AS cancel,
     (EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
-             AND (t.status = 'deleting' OR EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.tenant_id = t.id AND j.status = 'active' AND j.deleted_at IS NULL)))
+             AND (t.status = 'deleting' OR EXISTS (SELECT 1 FROM job_definitions j WHERE j.tenant_id = t.id AND j.status = 'active' AND j.deleted_at IS NULL)))
      OR EXISTS (SELECT 1 FROM held h JOIN tenants t ON t.id = h.tenant_id WHERE t.status = 'active'))::boolean AS suspend,
-    (EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.status = 'paused' AND j.paused_until <= coalesce($1::timestamptz, now()))
+    (EXISTS (SELECT 1 FROM job_definitions j WHERE j.status = 'paused' AND j.paused_until <= coalesce($1::timestamptz, now()))
      OR EXISTS (SELECT 1 FROM job_executions f
                 WHERE f.status = 'failed' AND f.completed_at > coalesce($1::timestamptz, now()) - interval '60 seconds'))::boolean AS change_status,
     (EXISTS (SELECT 1 FROM active_executions) OR EXISTS (SELECT 1 FROM waiting_counts))::boolean AS count_waiting,

@@ -25,7 +25,7 @@ concerned AS MATERIALIZED (
     SELECT o.id, k.tenant_id, k.job_id, o.kind, o.threshold_ms, o.created_at
     FROM (SELECT DISTINCT e.tenant_id, e.job_id FROM ended e) k
     JOIN objectives o ON o.tenant_id = k.tenant_id
-    LEFT JOIN scheduled_jobs j ON j.id = k.job_id AND j.tenant_id = k.tenant_id
+    LEFT JOIN job_definitions j ON j.id = k.job_id AND j.tenant_id = k.tenant_id
     WHERE o.job_id = k.job_id OR j.tags @> ARRAY[o.tag]
 ),
 judged AS (
@@ -137,7 +137,7 @@ func (q *Queries) FindObjectiveIntervalEnd(ctx context.Context, arg FindObjectiv
 }
 
 const HasJob = `-- name: HasJob :one
-SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL)::boolean AS has
+SELECT EXISTS (SELECT 1 FROM job_definitions WHERE tenant_id = $1 AND id = $2 AND deleted_at IS NULL)::boolean AS has
 `
 
 type HasJobParams struct {

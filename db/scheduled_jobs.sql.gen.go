@@ -14,50 +14,59 @@ import (
 )
 
 const AdvanceJobs = `-- name: AdvanceJobs :exec
-UPDATE scheduled_jobs j SET
-    next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
-    status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
-    status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
-    status_by = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE j.status_by END,
-    status_at = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN coalesce($1::timestamptz, now()) ELSE j.status_at END,
-    resume_policy = NULL, catch_up_until = nullif(u.until_at, '9999-01-01 00:00:00+00'),
-    last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
-    execution_count = j.execution_count + u.runs
-FROM (SELECT unnest($2::uuid[]) AS id, unnest($3::timestamptz[]) AS next_at, unnest($4::timestamptz[]) AS last_at,
-             unnest($5::timestamptz[]) AS until_at, unnest($6::bigint[]) AS runs, unnest($7::text[]) AS reason) u
-WHERE j.id = u.id
+WITH advanced AS (
+    SELECT unnest($1::uuid[]) AS id, unnest($2::timestamptz[]) AS next_at, unnest($3::timestamptz[]) AS last_at,
+           unnest($4::timestamptz[]) AS until_at, unnest($5::bigint[]) AS runs, unnest($6::text[]) AS reason
+),
+ended AS (
+    UPDATE job_definitions d SET
+        status = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE d.status END,
+        status_reason = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN a.reason ELSE d.status_reason END,
+        status_by = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE d.status_by END,
+        status_at = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN coalesce($7::timestamptz, now()) ELSE d.status_at END,
+        resume_policy = NULL
+    FROM advanced a WHERE d.id = a.id AND d.id = ANY ($8::uuid[])
+)
+UPDATE job_schedule s SET
+    next_execution_at = nullif(a.next_at, '9999-01-01 00:00:00+00'), catch_up_until = nullif(a.until_at, '9999-01-01 00:00:00+00'),
+    last_execution_at = CASE WHEN a.runs > 0 THEN a.last_at ELSE s.last_execution_at END,
+    execution_count = s.execution_count + a.runs
+FROM advanced a WHERE s.job_id = a.id
 `
 
 type AdvanceJobsParams struct {
-	Now     *time.Time
-	Ids     []uuid.UUID
-	NextAt  []time.Time
-	LastAt  []time.Time
-	UntilAt []time.Time
-	Runs    []int64
-	Reasons []string
+	Ids        []uuid.UUID
+	NextAt     []time.Time
+	LastAt     []time.Time
+	UntilAt    []time.Time
+	Runs       []int64
+	Reasons    []string
+	Now        *time.Time
+	ChangedIds []uuid.UUID
 }
 
 // Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
 // the same write, so that a finished run costs none. Year 9999 is "never". A job
 // that was promoted in part keeps in catch_up_until what its misfire policy decided.
+// The definition is written where the schedule has ended, or what a pause held back is promoted.
 func (q *Queries) AdvanceJobs(ctx context.Context, arg AdvanceJobsParams) error {
 	_, err := q.db.Exec(ctx, AdvanceJobs,
-		arg.Now,
 		arg.Ids,
 		arg.NextAt,
 		arg.LastAt,
 		arg.UntilAt,
 		arg.Runs,
 		arg.Reasons,
+		arg.Now,
+		arg.ChangedIds,
 	)
 	return err
 }
 
 const AwaitDueJob = `-- name: AwaitDueJob :many
 WITH due AS MATERIALIZED (
-    SELECT id FROM scheduled_jobs
-    WHERE id = $1 AND status = 'active' AND next_execution_at <= coalesce($2::timestamptz, now())
+    SELECT job_id FROM job_schedule
+    WHERE job_id = $1 AND status = 'active' AND next_execution_at <= coalesce($2::timestamptz, now())
     FOR NO KEY UPDATE
 )
 SELECT clock_timestamp()::timestamptz AS at FROM due
@@ -135,32 +144,29 @@ WITH RECURSIVE walk AS (
 ),
 backlogs AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
 chosen AS MATERIALIZED (
-    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
-           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
-           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
-    FROM scheduled_jobs
-    WHERE id = ANY ($4::uuid[]) AND status = 'active' AND next_execution_at <= coalesce($2::timestamptz, now())
+    SELECT job_id FROM job_schedule
+    WHERE job_id = ANY ($4::uuid[]) AND status = 'active' AND next_execution_at <= coalesce($2::timestamptz, now())
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 oldest AS MATERIALIZED (
-    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
-           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
-           -- The key is made of it, where there is one.
-           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
-    FROM scheduled_jobs
+    SELECT job_id FROM job_schedule
     WHERE status = 'active'
       AND next_execution_at <= coalesce($2::timestamptz, now())
       AND next_execution_at >= $5::timestamptz
-      AND id <> ALL ($6::uuid[]) AND tenant_id <> ALL ($7::uuid[])
+      AND job_id <> ALL ($6::uuid[]) AND tenant_id <> ALL ($7::uuid[])
     ORDER BY next_execution_at
     LIMIT $8
     FOR NO KEY UPDATE SKIP LOCKED
 ),
-due AS MATERIALIZED (SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars, max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count, misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation, concurrency_key, name, config FROM chosen UNION ALL SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars, max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count, misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation, concurrency_key, name, config FROM oldest)
+due AS MATERIALIZED (
+    SELECT j.id, j.tenant_id, j.version, j.job_type, j.priority, j.max_attempts, j.timeout_seconds,
+           j.cron_expression, j.timezone, j.interval_ms, j.run_at, j.anchor_at, j.start_date, j.end_date, j.jitter_seconds, j.dst_gap, j.dst_overlap, j.calendars,
+           j.max_concurrent, j.overlap_policy, j.overlap_queue_limit, j.max_executions, j.execution_count,
+           j.misfire_policy, j.misfire_limit, j.misfire_grace_seconds, j.resume_policy, j.next_execution_at, j.catch_up_until, j.generation,
+           -- The key is made of it, where there is one.
+           j.concurrency_key, j.name, (CASE WHEN j.concurrency_key <> '' THEN j.config END)::jsonb AS config
+    FROM held_jobs(ARRAY(SELECT c.job_id FROM chosen c UNION ALL SELECT o.job_id FROM oldest o)) j
+)
 SELECT d.id, d.tenant_id, d.version, d.job_type, d.priority, d.max_attempts, d.timeout_seconds, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date, d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_concurrent, d.overlap_policy, d.overlap_queue_limit, d.max_executions, d.execution_count, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, d.resume_policy, d.next_execution_at, d.catch_up_until, d.generation, d.concurrency_key, d.name, d.config, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
        (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN $1::boolean THEN d.tenant_id = ANY (ARRAY(
@@ -229,9 +235,10 @@ type ClaimDueJobsRow struct {
 // Cross-tenant: the promoter. Takes and locks what is due, oldest first, and
 // skips what another promoter holds. Locked in a part of its own that is
 // materialized: inside an UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED)
-// the planner may take more rows than the limit. Walks scheduled_jobs_due; the
+// the planner may take more rows than the limit. Walks job_schedule_due; the
 // lower bound spares the scan the index entries of jobs advanced since some old
-// snapshot began. Jobs may also be chosen by their ids, and kept out: those of a
+// snapshot began. held_jobs reads the definitions under the locks: an edit that was committed
+// before a job was locked counts. Jobs may also be chosen by their ids, and kept out: those of a
 // batch that failed, which is divided.
 // With each job comes how many of its executions have a slot or wait for one, where
 // its overlap policy asks: count_active counts under the locks, because its argument
@@ -310,12 +317,12 @@ func (q *Queries) ClaimDueJobs(ctx context.Context, arg ClaimDueJobsParams) ([]C
 const CountJobsByStatus = `-- name: CountJobsByStatus :one
 SELECT greatest(0, coalesce((SELECT sum(c.jobs) FROM job_counts c WHERE c.tenant_id = $1), 0) - n.paused - n.inactive)::bigint AS active,
        n.paused, n.inactive,
-       coalesce((SELECT j.next_execution_at FROM scheduled_jobs j
+       coalesce((SELECT j.next_execution_at FROM job_schedule j
                  WHERE j.tenant_id = $1 AND j.status = 'active' AND j.next_execution_at <= $2::timestamptz
                  ORDER BY j.next_execution_at LIMIT 1), $2::timestamptz)::timestamptz AS oldest_due_at
 FROM (
     SELECT count(*) FILTER (WHERE i.status = 'paused') AS paused, count(*) FILTER (WHERE i.status = 'inactive') AS inactive
-    FROM scheduled_jobs i WHERE i.tenant_id = $1 AND i.deleted_at IS NULL AND i.status <> 'active'
+    FROM job_definitions i WHERE i.tenant_id = $1 AND i.deleted_at IS NULL AND i.status <> 'active'
 ) n
 `
 
@@ -347,7 +354,7 @@ func (q *Queries) CountJobsByStatus(ctx context.Context, arg CountJobsByStatusPa
 }
 
 const CountJobsDueAt = `-- name: CountJobsDueAt :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_schedule
 WHERE tenant_id = $1 AND status = 'active' AND next_execution_at = $2::timestamptz
 `
 
@@ -366,7 +373,7 @@ func (q *Queries) CountJobsDueAt(ctx context.Context, arg CountJobsDueAtParams) 
 
 const CountJobsToSort = `-- name: CountJobsToSort :one
 SELECT count(*) FROM (
-    SELECT 1 FROM scheduled_jobs
+    SELECT 1 FROM job_definitions
     WHERE tenant_id = $1 AND deleted_at IS NULL AND created_at >= $2::timestamptz AND created_at < $3::timestamptz
     LIMIT $4
 ) j
@@ -507,7 +514,7 @@ func (q *Queries) GetJob(ctx context.Context, arg GetJobParams) (ScheduledJob, e
 }
 
 const JobExists = `-- name: JobExists :one
-SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = $1 AND id = $2)
+SELECT EXISTS (SELECT 1 FROM job_definitions WHERE tenant_id = $1 AND id = $2)
 `
 
 type JobExistsParams struct {
@@ -524,7 +531,7 @@ func (q *Queries) JobExists(ctx context.Context, arg JobExistsParams) (bool, err
 }
 
 const ListJobNames = `-- name: ListJobNames :many
-SELECT id, name FROM scheduled_jobs WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
+SELECT id, name FROM job_definitions WHERE tenant_id = $1 AND id = ANY ($2::uuid[])
 `
 
 type ListJobNamesParams struct {
@@ -571,10 +578,10 @@ FROM (
                                                     OR strpos(lower(j.description), lower($5::text)) > 0)
             AND ($6::text IS NULL OR j.set_name = $6::text)
             AND ($7::text IS NULL OR j.created_by = $7::text)
-            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= $8::timestamptz))
-            AND ($9::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < $9::timestamptz))) AS fits
+            AND ($8::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) >= $8::timestamptz))
+            AND ($9::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) < $9::timestamptz))) AS fits
         FROM (
-            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.next_execution_at, i.last_execution_at, i.execution_count, i.catch_up_until, i.generation, i.audited_at, i.audit_difference, i.execution_timeout_seconds, i.set_name, i.complete_within_seconds FROM scheduled_jobs i
+            SELECT i.id, i.tenant_id, i.name, i.description, i.tags, i.created_by, i.created_at, i.updated_at, i.deleted_at, i.version, i.cron_expression, i.interval_ms, i.run_at, i.timezone, i.anchor_at, i.start_date, i.end_date, i.max_executions, i.jitter_seconds, i.dst_gap, i.dst_overlap, i.calendars, i.job_type, i.config, i.secret_names, i.retry_config, i.max_attempts, i.timeout_seconds, i.priority, i.max_concurrent, i.concurrency_key, i.overlap_policy, i.overlap_queue_limit, i.misfire_policy, i.misfire_limit, i.misfire_grace_seconds, i.disable_after_failures, i.status, i.status_reason, i.status_by, i.status_at, i.paused_until, i.resume_policy, i.generation, i.execution_timeout_seconds, i.set_name, i.complete_within_seconds FROM job_definitions i
             WHERE i.tenant_id = $10 AND i.deleted_at IS NULL
               AND CASE WHEN $11::boolean THEN (i.created_at, i.id) > ($12::timestamptz, $13::uuid)
                        ELSE (i.created_at, i.id) < ($12::timestamptz, $13::uuid) END
@@ -927,33 +934,39 @@ func (q *Queries) ListNewestJobs(ctx context.Context, arg ListNewestJobsParams) 
 }
 
 const ListSortedJobs = `-- name: ListSortedJobs :many
-SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, scheduled_jobs.complete_within_seconds, k.key::text AS sort_key
-FROM scheduled_jobs
-CROSS JOIN LATERAL (SELECT (CASE $1::text
-    WHEN 'name' THEN lower(name)
-    WHEN 'updatedAt' THEN to_char(updated_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
-    WHEN 'lastExecutionAt' THEN coalesce(to_char(last_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), CASE WHEN $2::boolean THEN '' ELSE '~' END)
-    ELSE CASE WHEN status = 'active' AND next_execution_at IS NOT NULL THEN to_char(next_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
-              WHEN $2::boolean THEN '' ELSE '~' END
-    END) COLLATE "C" AS key) k
-WHERE tenant_id = $3 AND deleted_at IS NULL
-  AND ($4::text IS NULL
-       OR ($2::boolean AND (k.key, id) < ($4::text COLLATE "C", $5::uuid))
-       OR (NOT $2::boolean AND (k.key, id) > ($4::text COLLATE "C", $5::uuid)))
-  AND created_at >= $6::timestamptz AND created_at < $7::timestamptz
-  AND ($8::text[] IS NULL OR status = ANY ($8::text[]))
-  AND ($9::text[] IS NULL OR job_type = ANY ($9::text[]))
-  AND ($10::text[] IS NULL OR tags @> $10::text[])
-  AND ($11::text[] IS NULL OR tags && $11::text[])
-  AND ($12::text IS NULL OR strpos(lower(name), lower($12::text)) > 0
-                                          OR strpos(lower(description), lower($12::text)) > 0)
-  AND ($13::text IS NULL OR set_name = $13::text)
-  AND ($14::text IS NULL OR created_by = $14::text)
-  AND ($15::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= $15::timestamptz))
-  AND ($16::timestamptz IS NULL OR (status = 'active' AND next_execution_at < $16::timestamptz))
-ORDER BY CASE WHEN $2::boolean THEN k.key END DESC, CASE WHEN NOT $2::boolean THEN k.key END,
-         CASE WHEN $2::boolean THEN id END DESC, id
-LIMIT $17
+SELECT scheduled_jobs.id, scheduled_jobs.tenant_id, scheduled_jobs.name, scheduled_jobs.description, scheduled_jobs.tags, scheduled_jobs.created_by, scheduled_jobs.created_at, scheduled_jobs.updated_at, scheduled_jobs.deleted_at, scheduled_jobs.version, scheduled_jobs.cron_expression, scheduled_jobs.interval_ms, scheduled_jobs.run_at, scheduled_jobs.timezone, scheduled_jobs.anchor_at, scheduled_jobs.start_date, scheduled_jobs.end_date, scheduled_jobs.max_executions, scheduled_jobs.jitter_seconds, scheduled_jobs.dst_gap, scheduled_jobs.dst_overlap, scheduled_jobs.calendars, scheduled_jobs.job_type, scheduled_jobs.config, scheduled_jobs.secret_names, scheduled_jobs.retry_config, scheduled_jobs.max_attempts, scheduled_jobs.timeout_seconds, scheduled_jobs.priority, scheduled_jobs.max_concurrent, scheduled_jobs.concurrency_key, scheduled_jobs.overlap_policy, scheduled_jobs.overlap_queue_limit, scheduled_jobs.misfire_policy, scheduled_jobs.misfire_limit, scheduled_jobs.misfire_grace_seconds, scheduled_jobs.disable_after_failures, scheduled_jobs.status, scheduled_jobs.status_reason, scheduled_jobs.status_by, scheduled_jobs.status_at, scheduled_jobs.paused_until, scheduled_jobs.resume_policy, scheduled_jobs.next_execution_at, scheduled_jobs.last_execution_at, scheduled_jobs.execution_count, scheduled_jobs.catch_up_until, scheduled_jobs.generation, scheduled_jobs.audited_at, scheduled_jobs.audit_difference, scheduled_jobs.execution_timeout_seconds, scheduled_jobs.set_name, scheduled_jobs.complete_within_seconds, page.key::text AS sort_key
+FROM (
+    SELECT j.id, k.key FROM job_definitions j
+    CROSS JOIN LATERAL (SELECT (CASE $1::text
+        WHEN 'name' THEN lower(j.name)
+        WHEN 'updatedAt' THEN to_char(j.updated_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+        WHEN 'lastExecutionAt' THEN coalesce(to_char((SELECT n.last_execution_at FROM job_schedule n WHERE n.job_id = j.id) AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'),
+                                             CASE WHEN $2::boolean THEN '' ELSE '~' END)
+        ELSE coalesce(CASE WHEN j.status = 'active' THEN to_char((SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') END,
+                      CASE WHEN $2::boolean THEN '' ELSE '~' END)
+        END) COLLATE "C" AS key) k
+    WHERE j.tenant_id = $3 AND j.deleted_at IS NULL
+      AND ($4::text IS NULL
+           OR ($2::boolean AND (k.key, j.id) < ($4::text COLLATE "C", $5::uuid))
+           OR (NOT $2::boolean AND (k.key, j.id) > ($4::text COLLATE "C", $5::uuid)))
+      AND j.created_at >= $6::timestamptz AND j.created_at < $7::timestamptz
+      AND ($8::text[] IS NULL OR j.status = ANY ($8::text[]))
+      AND ($9::text[] IS NULL OR j.job_type = ANY ($9::text[]))
+      AND ($10::text[] IS NULL OR j.tags @> $10::text[])
+      AND ($11::text[] IS NULL OR j.tags && $11::text[])
+      AND ($12::text IS NULL OR strpos(lower(j.name), lower($12::text)) > 0
+                                              OR strpos(lower(j.description), lower($12::text)) > 0)
+      AND ($13::text IS NULL OR j.set_name = $13::text)
+      AND ($14::text IS NULL OR j.created_by = $14::text)
+      AND ($15::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) >= $15::timestamptz))
+      AND ($16::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) < $16::timestamptz))
+    ORDER BY CASE WHEN $2::boolean THEN k.key END DESC, CASE WHEN NOT $2::boolean THEN k.key END,
+             CASE WHEN $2::boolean THEN j.id END DESC, j.id
+    LIMIT $17
+) page
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = $3 AND scheduled_jobs.id = page.id
+ORDER BY CASE WHEN $2::boolean THEN page.key END DESC, CASE WHEN NOT $2::boolean THEN page.key END,
+         CASE WHEN $2::boolean THEN page.id END DESC, page.id
 `
 
 type ListSortedJobsParams struct {
@@ -983,7 +996,8 @@ type ListSortedJobsRow struct {
 
 // The list by another order. It reads the tenant's jobs by scheduled_jobs_list, makes a key
 // of each, and returns those with the first keys. Keys are texts: times are written so that
-// their texts sort as they do. A job without such a time stands last either way.
+// their texts sort as they do. A job without such a time stands last either way. The schedule
+// of a job is looked up where the order or a filter needs it.
 func (q *Queries) ListSortedJobs(ctx context.Context, arg ListSortedJobsParams) ([]ListSortedJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListSortedJobs,
 		arg.SortBy,
@@ -1122,7 +1136,7 @@ type ListUpcomingJobsRow struct {
 }
 
 // The schedules of a tenant's active jobs that are due before a time, those that are due
-// first: walks scheduled_jobs_turns as far as the rows go.
+// first: walks job_schedule_turns as far as the rows go.
 func (q *Queries) ListUpcomingJobs(ctx context.Context, arg ListUpcomingJobsParams) ([]ListUpcomingJobsRow, error) {
 	rows, err := q.db.Query(ctx, ListUpcomingJobs, arg.TenantID, arg.ToAt, arg.Most)
 	if err != nil {
@@ -1171,18 +1185,18 @@ func (q *Queries) ListUpcomingJobs(ctx context.Context, arg ListUpcomingJobsPara
 
 const LockDueJobsInTurns = `-- name: LockDueJobsInTurns :many
 WITH RECURSIVE walk AS (
-    (SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < $2::uuid
+    (SELECT j.tenant_id FROM job_schedule j WHERE j.status = 'active' AND j.tenant_id < $2::uuid
      ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1)
     UNION ALL
     SELECT n.tenant_id FROM walk w CROSS JOIN LATERAL (
-        SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < w.tenant_id
+        SELECT j.tenant_id FROM job_schedule j WHERE j.status = 'active' AND j.tenant_id < w.tenant_id
         ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1
     ) n
 ),
 walked AS MATERIALIZED (SELECT w.tenant_id FROM walk w LIMIT $3::int),
 with_due AS MATERIALIZED (
     SELECT w.tenant_id FROM walked w CROSS JOIN LATERAL (
-        SELECT j.id FROM scheduled_jobs j
+        SELECT j.job_id FROM job_schedule j
         WHERE j.status = 'active'
           AND (j.tenant_id, j.next_execution_at) >= (w.tenant_id, $4::timestamptz)
           AND (j.tenant_id, j.next_execution_at) <= (w.tenant_id, coalesce($5::timestamptz, now()))
@@ -1197,19 +1211,19 @@ ending AS MATERIALIZED (
 ),
 share AS MATERIALIZED (SELECT count(*) AS tenants, $7::int / greatest(1, count(*)) AS each FROM with_due d),
 locked AS MATERIALIZED (
-    SELECT j.id FROM with_due t CROSS JOIN LATERAL (
-        SELECT j.id FROM scheduled_jobs j
+    SELECT j.job_id FROM with_due t CROSS JOIN LATERAL (
+        SELECT j.job_id FROM job_schedule j
         WHERE j.status = 'active'
           AND (j.tenant_id, j.next_execution_at) >= (t.tenant_id, $4::timestamptz)
           AND (j.tenant_id, j.next_execution_at) <= (t.tenant_id, coalesce($5::timestamptz, now()))
-          AND j.id <> ALL ($8::uuid[])
+          AND j.job_id <> ALL ($8::uuid[])
         ORDER BY j.tenant_id, j.next_execution_at
         LIMIT (SELECT s.each FROM share s)
         FOR NO KEY UPDATE SKIP LOCKED
     ) j
     WHERE (SELECT s.tenants FROM share s) > 1 OR $2::uuid <> $1::uuid OR (SELECT e.tenant_id FROM ending e) IS NOT NULL
 )
-SELECT ARRAY(SELECT l.id FROM locked l)::uuid[] AS ids, coalesce((SELECT e.tenant_id FROM ending e), $1::uuid)::uuid AS before_tenant
+SELECT ARRAY(SELECT l.job_id FROM locked l)::uuid[] AS ids, coalesce((SELECT e.tenant_id FROM ending e), $1::uuid)::uuid AS before_tenant
 `
 
 type LockDueJobsInTurnsParams struct {
@@ -1233,7 +1247,7 @@ type LockDueJobsInTurnsRow struct {
 // ClaimDueJobs in the same transaction, and skips what another promoter holds. Where
 // only one tenant has something due it locks nothing. Its one row may lead a
 // transaction.
-// It steps through scheduled_jobs_turns, at most walk_size tenants a pass, and says
+// It steps through job_schedule_turns, at most walk_size tenants a pass, and says
 // before which tenant the next pass goes on. It steps backwards, because the latest
 // scheduled time of a tenant is rarely a dead index entry, while the earliest ones are
 // those of jobs advanced since some old snapshot began. Bounds are pairs and the order
@@ -1269,7 +1283,7 @@ func (q *Queries) LockDueJobsInTurns(ctx context.Context, arg LockDueJobsInTurns
 }
 
 const LockFreeJobs = `-- name: LockFreeJobs :many
-SELECT id FROM scheduled_jobs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED
+SELECT job_id FROM job_schedule WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED
 `
 
 // Cross-tenant: LockJobs without waiting. Skips the jobs that somebody else holds.
@@ -1281,11 +1295,11 @@ func (q *Queries) LockFreeJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUI
 	defer rows.Close()
 	var items []uuid.UUID
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var job_id uuid.UUID
+		if err := rows.Scan(&job_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, job_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1368,7 +1382,7 @@ func (q *Queries) LockJob(ctx context.Context, arg LockJobParams) (ScheduledJob,
 }
 
 const LockJobs = `-- name: LockJobs :many
-SELECT id FROM scheduled_jobs WHERE id = ANY ($1::uuid[]) ORDER BY id FOR NO KEY UPDATE
+SELECT job_id FROM job_schedule WHERE job_id = ANY ($1::uuid[]) ORDER BY job_id FOR NO KEY UPDATE
 `
 
 // Cross-tenant: the worker, before it counts the places of these jobs; in id
@@ -1381,11 +1395,11 @@ func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, e
 	defer rows.Close()
 	var items []uuid.UUID
 	for rows.Next() {
-		var id uuid.UUID
-		if err := rows.Scan(&id); err != nil {
+		var job_id uuid.UUID
+		if err := rows.Scan(&job_id); err != nil {
 			return nil, err
 		}
-		items = append(items, id)
+		items = append(items, job_id)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -1395,14 +1409,14 @@ func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, e
 
 const NextDue = `-- name: NextDue :one
 SELECT coalesce(j.next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_at,
-       coalesce(j.id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
+       coalesce(j.job_id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
        coalesce(j.tenant_id, '00000000-0000-0000-0000-000000000000')::uuid AS tenant_id,
        (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us
 FROM (SELECT 1) AS always
 LEFT JOIN LATERAL (
-    SELECT s.id, s.tenant_id, s.next_execution_at FROM scheduled_jobs s
+    SELECT s.job_id, s.tenant_id, s.next_execution_at FROM job_schedule s
     WHERE s.status = 'active' AND s.next_execution_at >= $1::timestamptz
-      AND s.id <> ALL ($2::uuid[]) AND s.tenant_id <> ALL ($3::uuid[])
+      AND s.job_id <> ALL ($2::uuid[]) AND s.tenant_id <> ALL ($3::uuid[])
     ORDER BY s.next_execution_at LIMIT 1
 ) j ON true
 `
@@ -1422,7 +1436,7 @@ type NextDueRow struct {
 
 // Cross-tenant: the promoter, which sleeps until then. In the past, with its job, when
 // somebody else holds the row of a due job locked. Passes over the jobs that batches pass
-// over, too. One step into scheduled_jobs_due. And for how many microseconds the
+// over, too. One step into job_schedule_due. And for how many microseconds the
 // transaction has lasted.
 func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) (NextDueRow, error) {
 	row := q.db.QueryRow(ctx, NextDue, arg.Since, arg.ExceptIds, arg.ExceptTenants)
@@ -1439,7 +1453,7 @@ func (q *Queries) NextDue(ctx context.Context, arg NextDueParams) (NextDueRow, e
 const OldestDue = `-- name: OldestDue :one
 SELECT coalesce($1::timestamptz, now())::timestamptz AS at,
        least(coalesce($1::timestamptz, now()),
-             (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
+             (SELECT min(next_execution_at) FROM job_schedule WHERE status = 'active'),
              (SELECT min(from_at) FROM backfills WHERE status = 'running'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest
 `
@@ -1503,9 +1517,9 @@ func (q *Queries) ParkJobs(ctx context.Context, arg ParkJobsParams) ([]uuid.UUID
 
 const PollDue = `-- name: PollDue :one
 SELECT now()::timestamptz AS at,
-       coalesce((SELECT next_execution_at FROM scheduled_jobs
+       coalesce((SELECT next_execution_at FROM job_schedule
                  WHERE status = 'active' AND next_execution_at >= $1::timestamptz
-                   AND id <> ALL ($2::uuid[]) AND tenant_id <> ALL ($3::uuid[])
+                   AND job_id <> ALL ($2::uuid[]) AND tenant_id <> ALL ($3::uuid[])
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
        EXISTS (SELECT 1 FROM backfills WHERE status = 'running' AND next_batch_at <= now())::boolean AS backfill_due
 `
@@ -1533,11 +1547,11 @@ func (q *Queries) PollDue(ctx context.Context, arg PollDueParams) (PollDueRow, e
 
 const RecordAudit = `-- name: RecordAudit :exec
 WITH free AS MATERIALIZED (
-    SELECT j.id FROM scheduled_jobs j WHERE j.id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+    SELECT j.job_id FROM job_schedule j WHERE j.job_id = ANY ($1::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
+UPDATE job_schedule SET audited_at = u.at, audit_difference = u.difference
 FROM (SELECT unnest($1::uuid[]) AS id, unnest($2::bigint[]) AS difference, coalesce($3::timestamptz, now()) AS at) u
-WHERE scheduled_jobs.id = u.id AND scheduled_jobs.id = ANY (ARRAY(SELECT f.id FROM free f))
+WHERE job_schedule.job_id = u.id AND job_schedule.job_id = ANY (ARRAY(SELECT f.job_id FROM free f))
 `
 
 type RecordAuditParams struct {

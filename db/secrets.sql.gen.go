@@ -13,7 +13,7 @@ import (
 )
 
 const CountJobsBySecret = `-- name: CountJobsBySecret :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_definitions
 WHERE tenant_id = $1 AND deleted_at IS NULL AND secret_names <> '{}' AND secret_names @> ARRAY[$2::text]
 `
 

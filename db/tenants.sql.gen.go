@@ -423,9 +423,9 @@ func (q *Queries) ListTenants(ctx context.Context, arg ListTenantsParams) ([]Ten
 
 const ListTenantsToFree = `-- name: ListTenantsToFree :many
 WITH RECURSIVE held AS (
-    (SELECT a.tenant_id FROM scheduled_jobs a WHERE a.status = 'paused' AND a.status_by = 'platform' ORDER BY a.tenant_id LIMIT 1)
+    (SELECT a.tenant_id FROM job_definitions a WHERE a.status = 'paused' AND a.status_by = 'platform' ORDER BY a.tenant_id LIMIT 1)
     UNION ALL
-    SELECT (SELECT a.tenant_id FROM scheduled_jobs a
+    SELECT (SELECT a.tenant_id FROM job_definitions a
             WHERE a.status = 'paused' AND a.status_by = 'platform' AND a.tenant_id > h.tenant_id ORDER BY a.tenant_id LIMIT 1)
     FROM held h WHERE h.tenant_id IS NOT NULL
 )
@@ -457,7 +457,7 @@ func (q *Queries) ListTenantsToFree(ctx context.Context, batchSize int32) ([]uui
 const ListTenantsToHold = `-- name: ListTenantsToHold :many
 SELECT t.id FROM tenants t
 WHERE t.status IN ('suspended', 'deleting')
-  AND EXISTS (SELECT 1 FROM scheduled_jobs a WHERE a.tenant_id = t.id AND a.status = 'active' AND a.deleted_at IS NULL)
+  AND EXISTS (SELECT 1 FROM job_definitions a WHERE a.tenant_id = t.id AND a.status = 'active' AND a.deleted_at IS NULL)
 ORDER BY random() LIMIT $1
 `
 

@@ -10,10 +10,10 @@ SELECT s.id, s.created_at, s.number, coalesce(s.fits, false)::boolean AS fits FR
                                                 OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
         AND (sqlc.narg(set_name)::text IS NULL OR j.set_name = sqlc.narg(set_name)::text)
         AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
-        AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= sqlc.narg(next_from)::timestamptz))
-        AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < sqlc.narg(next_to)::timestamptz))) AS fits
+        AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) >= sqlc.narg(next_from)::timestamptz))
+        AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) < sqlc.narg(next_to)::timestamptz))) AS fits
     FROM (
-        SELECT i.* FROM scheduled_jobs i
+        SELECT i.* FROM job_definitions i
         WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL
           AND (i.created_at, i.id) < (@before_created_at::timestamptz, @before_id::uuid)
           AND i.created_at >= @created_from::timestamptz AND i.created_at < @created_to::timestamptz

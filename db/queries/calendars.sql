@@ -48,7 +48,7 @@ WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND calendars @> @reference:
 ORDER BY id LIMIT 1001 FOR NO KEY UPDATE;
 
 -- name: CountJobsByCalendar :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_definitions
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND calendars @> @reference::jsonb;
 
 -- name: RescheduleJobs :exec

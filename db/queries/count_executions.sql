@@ -4,7 +4,7 @@
 -- before it began. See count_active. A job whose runs may overlap has no slots, and
 -- counting would read up to 1,001 of what waits of it.
 SELECT coalesce(sum(c.taken), 0)::bigint AS taken, coalesce(sum(c.waiting), 0)::bigint AS waiting
-FROM count_active(ARRAY(SELECT j.id FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = @job_id::uuid AND j.overlap_policy <> 'allow')) c;
+FROM count_active(ARRAY(SELECT j.id FROM job_definitions j WHERE j.tenant_id = @tenant_id AND j.id = @job_id::uuid AND j.overlap_policy <> 'allow')) c;
 
 -- name: CountActiveExecutions :many
 -- Cross-tenant: the service's gauges. Reads all that is pending or running (0.4 s

@@ -2,7 +2,7 @@
 -- From the position of the last page. Walks dead_letters_list, or dead_letters_group where a
 -- fingerprint is given; the other filters read up to what a tenant may have.
 SELECT d.execution_id, d.job_id, d.error_type, d.error_message, d.fingerprint, d.failed_at, d.scheduled_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = d.job_id), '')::text AS job_name
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = @tenant_id AND j.id = d.job_id), '')::text AS job_name
 FROM dead_letters d
 WHERE d.tenant_id = @tenant_id AND (d.failed_at, d.execution_id) < (@before_at::timestamptz, @before_id::uuid)
   AND d.failed_at >= @from_at::timestamptz AND d.failed_at < @to_at::timestamptz
@@ -37,7 +37,7 @@ ORDER BY g.letters DESC, g.fingerprint;
 
 -- name: GetDeadLetter :one
 SELECT d.execution_id, d.job_id, d.error_type, d.error_message, d.fingerprint, d.failed_at, d.scheduled_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = d.job_id), '')::text AS job_name
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = @tenant_id AND j.id = d.job_id), '')::text AS job_name
 FROM dead_letters d WHERE d.tenant_id = @tenant_id AND d.execution_id = @id;
 
 -- name: DeleteDeadLetter :execrows

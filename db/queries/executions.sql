@@ -4,7 +4,7 @@
 -- millisecond: the primary key leads to the one, and the limit ends the search there.
 -- Only a retry repeats another execution, so only for one is retry_of looked up, here and in the lists.
 SELECT s.*,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,
                 '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
@@ -23,7 +23,7 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
        s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,
                 '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
@@ -56,7 +56,7 @@ SELECT s.id, s.scheduled_at, s.tenant_id, s.job_id, s.job_version, s.trigger_typ
        s.completed_at, s.duration_ms, (CASE WHEN @with_result::boolean THEN s.result END)::jsonb AS result,
        s.error_type, s.error_message, s.error_stack, s.memory_peak_mb, s.cpu_time_ms, s.created_at, s.available_at, s.cancel_requested_at, s.backfill_id, s.cancelled_by,
        s.duration_us, s.attempt_started_at,
-       coalesce((SELECT j.name FROM scheduled_jobs j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
+       coalesce((SELECT j.name FROM job_definitions j WHERE j.tenant_id = @tenant_id AND j.id = s.job_id), '')::text AS job_name,
        coalesce(CASE WHEN s.trigger_type = 'retry' THEN (SELECT r.retry_of FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.execution_id = s.id) END,
                 '00000000-0000-0000-0000-000000000000')::uuid AS retry_of,
        coalesce((SELECT r.execution_id FROM execution_retries r WHERE r.tenant_id = @tenant_id AND r.retry_of = s.id ORDER BY r.created_at DESC LIMIT 1), '00000000-0000-0000-0000-000000000000')::uuid AS retried_as,
@@ -133,7 +133,7 @@ ORDER BY scheduled_at DESC, id DESC LIMIT @most;
 -- How many executions may run at once of a job that waits for its own, of a type, and of
 -- the tenant; 0: any number.
 SELECT now()::timestamptz AS at,
-       coalesce((SELECT j.max_concurrent FROM scheduled_jobs j WHERE j.tenant_id = t.id AND j.id = @job_id AND j.overlap_policy NOT IN ('skip', 'allow')), 0)::int AS of_job,
+       coalesce((SELECT j.max_concurrent FROM job_definitions j WHERE j.tenant_id = t.id AND j.id = @job_id AND j.overlap_policy NOT IN ('skip', 'allow')), 0)::int AS of_job,
        coalesce((t.max_running_by_type ->> @job_type::text)::int, 0)::int AS of_type,
        coalesce(t.max_running, @max_running::int)::int AS of_tenant
 FROM tenants t WHERE t.id = @tenant_id;

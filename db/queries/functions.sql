@@ -23,7 +23,7 @@ INSERT INTO function_modules (function_id, version, tenant_id, module) VALUES (@
 DELETE FROM function_versions v
 WHERE v.tenant_id = @tenant_id AND v.function_id = @function_id AND v.version <= @last::integer
     AND NOT EXISTS (
-        SELECT FROM scheduled_jobs j
+        SELECT FROM job_definitions j
         WHERE j.tenant_id = @tenant_id AND j.deleted_at IS NULL AND j.job_type = @job_type
             AND j.config @> (@reference::jsonb || jsonb_build_object('version', v.version))
     );
@@ -51,7 +51,7 @@ SELECT count(DISTINCT function_id) AS functions, coalesce(sum(size_bytes), 0)::b
 FROM function_versions WHERE tenant_id = @tenant_id;
 
 -- name: CountJobsByFunction :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_definitions
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND job_type = @job_type AND config @> @reference::jsonb;
 
 -- name: DeleteFunction :execrows

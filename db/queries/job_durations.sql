@@ -2,7 +2,7 @@
 -- Cross-tenant: the pass that derives events. Durations of completed executions of an interval, of tenants that
 -- want to be told of slow ones; where there is none it reads nothing. Walks job_executions_completed.
 SELECT h.id, h.tenant_id, h.job_id, h.scheduled_at, h.completed_at, h.attempt, coalesce(h.duration_us, 0)::bigint AS duration_us, j.name AS job_name, j.tags
-FROM job_executions h JOIN scheduled_jobs j ON j.id = h.job_id AND j.deleted_at IS NULL
+FROM job_executions h JOIN job_definitions j ON j.id = h.job_id AND j.deleted_at IS NULL
 WHERE (SELECT EXISTS (SELECT 1 FROM notifications a WHERE a.enabled AND 'execution.slow' = ANY (a.events)))
   AND h.completed_at > @from_at::timestamptz AND h.completed_at <= @to_at::timestamptz AND h.status = 'completed' AND h.duration_us IS NOT NULL
   AND h.tenant_id IN (SELECT n.tenant_id FROM notifications n WHERE n.enabled AND 'execution.slow' = ANY (n.events))
@@ -24,7 +24,7 @@ ON CONFLICT (job_id) DO UPDATE SET usual_us = EXCLUDED.usual_us, runs = EXCLUDED
 DELETE FROM job_durations d USING (
     SELECT o.job_id FROM job_durations o
     WHERE NOT EXISTS (SELECT 1 FROM notifications n WHERE n.tenant_id = o.tenant_id AND n.enabled AND 'execution.slow' = ANY (n.events))
-       OR NOT EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.id = o.job_id AND j.deleted_at IS NULL)
+       OR NOT EXISTS (SELECT 1 FROM job_definitions j WHERE j.id = o.job_id AND j.deleted_at IS NULL)
     ORDER BY o.job_id OFFSET @skipped LIMIT @batch_size
 ) old WHERE d.job_id = old.job_id;
 

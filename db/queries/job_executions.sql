@@ -32,7 +32,7 @@ SELECT coalesce(w.day)::timestamptz AS day, coalesce(w.detached, '')::text AS de
 SELECT j.id, j.tenant_id, j.disable_after_failures
 FROM (SELECT DISTINCT f.job_id FROM job_executions f
       WHERE f.status = 'failed' AND f.trigger_type <> 'backfill' AND f.completed_at > coalesce(sqlc.narg(now)::timestamptz, now()) - interval '60 seconds') failed
-JOIN scheduled_jobs j ON j.id = failed.job_id AND j.status = 'active' AND j.disable_after_failures IS NOT NULL
+JOIN job_definitions j ON j.id = failed.job_id AND j.status = 'active' AND j.disable_after_failures IS NOT NULL
 WHERE (SELECT count(*) FILTER (WHERE last.status = 'failed') FROM (
            SELECT h.status FROM job_executions h
            WHERE h.job_id = j.id AND h.trigger_type <> 'backfill' AND h.status IN ('completed', 'failed') AND h.completed_at > j.status_at

@@ -18,7 +18,7 @@ DELETE FROM job_failures WHERE job_id = ANY (@job_ids::uuid[]);
 DELETE FROM job_failures f USING (
     SELECT o.job_id FROM job_failures o
     WHERE NOT EXISTS (SELECT 1 FROM notifications n WHERE n.tenant_id = o.tenant_id AND n.enabled)
-       OR NOT EXISTS (SELECT 1 FROM scheduled_jobs j WHERE j.id = o.job_id AND j.deleted_at IS NULL)
+       OR NOT EXISTS (SELECT 1 FROM job_definitions j WHERE j.id = o.job_id AND j.deleted_at IS NULL)
     ORDER BY o.job_id OFFSET @skipped LIMIT @batch_size
 ) old WHERE f.job_id = old.job_id;
 

@@ -11,7 +11,7 @@ ORDER BY name COLLATE "C" LIMIT @page_size;
 -- is asked for names that the set lacks.
 SELECT j.name, count(*) AS jobs, min(j.id::text)::uuid AS id, min(j.version)::int AS version, min(j.set_name)::text AS set_name
 FROM (SELECT DISTINCT unnest(@names::text[]) AS name) n
-JOIN scheduled_jobs j ON j.name = n.name
+JOIN job_definitions j ON j.name = n.name
 WHERE j.tenant_id = @tenant_id AND j.deleted_at IS NULL AND j.set_name <> @set_name
 GROUP BY j.name;
 
@@ -31,6 +31,6 @@ UPDATE scheduled_jobs SET set_name = @set_name, updated_at = @now::timestamptz W
 
 -- name: ListJobSets :many
 -- Walks scheduled_jobs_set, and no further than the page.
-SELECT j.set_name, count(*) AS jobs FROM scheduled_jobs j
+SELECT j.set_name, count(*) AS jobs FROM job_definitions j
 WHERE j.tenant_id = @tenant_id AND j.set_name <> '' AND j.deleted_at IS NULL AND j.set_name > @after_name::text
 GROUP BY j.set_name ORDER BY j.set_name LIMIT @page_size;

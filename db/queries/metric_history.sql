@@ -3,7 +3,7 @@
 -- service as their sum; the workers are everybody's. Twice in one slot is once.
 WITH jobs AS (
     SELECT j.tenant_id, count(*) AS total, count(*) FILTER (WHERE j.status = 'active') AS active, count(*) FILTER (WHERE j.status = 'paused') AS paused
-    FROM scheduled_jobs j WHERE j.deleted_at IS NULL GROUP BY j.tenant_id
+    FROM job_definitions j WHERE j.deleted_at IS NULL GROUP BY j.tenant_id
 ),
 queue AS (
     SELECT a.tenant_id, count(*) FILTER (WHERE a.status IN ('pending', 'retrying')) AS waiting, count(*) FILTER (WHERE a.status = 'running') AS running

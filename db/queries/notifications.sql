@@ -77,7 +77,7 @@ WITH ended AS MATERIALIZED (
 SELECT e.id, e.scheduled_at, e.tenant_id, e.job_id, e.status, e.reason, coalesce(e.error_type, '')::text AS error_type, coalesce(e.error_message, '')::text AS error_message,
        e.attempt, coalesce(e.missed_count, 0)::bigint AS missed_count, e.missed_until, e.completed_at, coalesce(e.duration_us, 0)::bigint AS duration_us,
        j.name AS job_name, j.tags
-FROM ended e JOIN scheduled_jobs j ON j.id = e.job_id
+FROM ended e JOIN job_definitions j ON j.id = e.job_id
 WHERE j.deleted_at IS NULL AND (
     e.status <> 'completed'
     OR e.job_id IN (SELECT f.job_id FROM job_failures f)
@@ -87,7 +87,7 @@ ORDER BY e.completed_at, e.scheduled_at, e.id;
 -- name: ListDisabledJobs :many
 -- Cross-tenant: the pass that derives events. Jobs that were disabled by themselves in an interval; walks
 -- scheduled_jobs_disabled.
-SELECT j.id, j.tenant_id, j.name, j.tags, j.status_reason, j.status_at FROM scheduled_jobs j
+SELECT j.id, j.tenant_id, j.name, j.tags, j.status_reason, j.status_at FROM job_definitions j
 WHERE j.status = 'inactive' AND j.status_by = 'system' AND j.deleted_at IS NULL
   AND j.status_at > @from_at::timestamptz AND j.status_at <= @to_at::timestamptz
   AND j.tenant_id IN (SELECT n.tenant_id FROM notifications n WHERE n.enabled)

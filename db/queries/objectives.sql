@@ -7,7 +7,7 @@ RETURNING created_at;
 SELECT count(*) FROM objectives WHERE tenant_id = @tenant_id;
 
 -- name: HasJob :one
-SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL)::boolean AS has;
+SELECT EXISTS (SELECT 1 FROM job_definitions WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL)::boolean AS has;
 
 -- name: ListObjectives :many
 -- All of a tenant, or the one with an id, with what is counted of their windows: whole hours of
@@ -93,7 +93,7 @@ concerned AS MATERIALIZED (
     SELECT o.id, k.tenant_id, k.job_id, o.kind, o.threshold_ms, o.created_at
     FROM (SELECT DISTINCT e.tenant_id, e.job_id FROM ended e) k
     JOIN objectives o ON o.tenant_id = k.tenant_id
-    LEFT JOIN scheduled_jobs j ON j.id = k.job_id AND j.tenant_id = k.tenant_id
+    LEFT JOIN job_definitions j ON j.id = k.job_id AND j.tenant_id = k.tenant_id
     WHERE o.job_id = k.job_id OR j.tags @> ARRAY[o.tag]
 ),
 judged AS (

@@ -107,7 +107,7 @@ locked AS MATERIALIZED (
                      WHEN @succeeded::boolean THEN 'completed'
                      WHEN @retry_ms::bigint < 0 OR e.attempt >= e.max_attempts THEN 'failed'
                      ELSE 'retrying' END AS verdict,
-           coalesce((SELECT CASE WHEN j.overlap_policy = 'allow' THEN 0 ELSE j.max_concurrent END FROM scheduled_jobs j WHERE j.id = e.job_id), 0)::smallint AS slot_limit
+           coalesce((SELECT CASE WHEN j.overlap_policy = 'allow' THEN 0 ELSE j.max_concurrent END FROM job_definitions j WHERE j.id = e.job_id), 0)::smallint AS slot_limit
     FROM active_executions e WHERE e.id = @id AND e.status = 'parked' FOR UPDATE OF e SKIP LOCKED
 ),
 moved AS (

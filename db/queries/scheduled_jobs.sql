@@ -1,19 +1,34 @@
 -- name: InsertJob :batchone
-INSERT INTO scheduled_jobs (
+-- Writes both tables itself: through the view it takes half as long again.
+WITH made AS (
+INSERT INTO job_definitions (
     id, tenant_id, name, description, tags, created_by, created_at, updated_at,
     cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason, next_execution_at,
+    job_type, config, retry_config, max_attempts, timeout_seconds, priority, status, status_reason,
     jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, max_concurrent, overlap_policy, overlap_queue_limit,
     misfire_policy, misfire_limit, misfire_grace_seconds, disable_after_failures, status_by, status_at, secret_names, concurrency_key,
     execution_timeout_seconds, complete_within_seconds, set_name)
 VALUES (
     @id, @tenant_id, @name, @description, @tags::text[], @created_by, @now::timestamptz, @now::timestamptz,
     sqlc.narg(cron_expression), @timezone, sqlc.narg(interval_ms), sqlc.narg(run_at), @anchor_at, sqlc.narg(start_date), sqlc.narg(end_date),
-    @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason, sqlc.narg(next_execution_at),
+    @job_type, @config, @retry_config, @max_attempts, @timeout_seconds, @priority, @status, @status_reason,
     @jitter_seconds, @dst_gap, @dst_overlap, @calendars, sqlc.narg(max_executions), @max_concurrent, @overlap_policy, @overlap_queue_limit,
     @misfire_policy, @misfire_limit, @misfire_grace_seconds, sqlc.narg(disable_after_failures), @created_by, @now::timestamptz,
     @secret_names::text[], @concurrency_key, sqlc.narg(execution_timeout_seconds), sqlc.narg(complete_within_seconds), @set_name)
-RETURNING *;
+RETURNING *
+),
+placed AS (
+    INSERT INTO job_schedule (job_id, tenant_id, status, next_execution_at)
+    SELECT m.id, m.tenant_id, m.status, sqlc.narg(next_execution_at)::timestamptz FROM made m RETURNING *
+)
+SELECT d.id, s.tenant_id, d.name, d.description, d.tags, d.created_by, d.created_at, d.updated_at, d.deleted_at, d.version, d.cron_expression,
+       d.interval_ms, d.run_at, d.timezone, d.anchor_at, d.start_date, d.end_date, d.max_executions, d.jitter_seconds, d.dst_gap, d.dst_overlap,
+       d.calendars, d.job_type, d.config, d.secret_names, d.retry_config, d.max_attempts, d.timeout_seconds, d.priority, d.max_concurrent,
+       d.concurrency_key, d.overlap_policy, d.overlap_queue_limit, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds,
+       d.disable_after_failures, s.status, d.status_reason, d.status_by, d.status_at, d.paused_until, d.resume_policy, s.next_execution_at,
+       s.last_execution_at, s.execution_count, s.catch_up_until, d.generation, s.audited_at, s.audit_difference, d.execution_timeout_seconds,
+       d.set_name, d.complete_within_seconds
+FROM made d CROSS JOIN placed s;
 
 -- name: GetJob :one
 SELECT * FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL;
@@ -29,9 +44,12 @@ FOR NO KEY UPDATE;
 -- LockJob for a run that somebody asked for, which is noted in the same statement. A run
 -- that is refused is rolled back, and the note with it. execution_count stays: it counts
 -- the runs of the schedule, which max_executions bounds. Answers no more than a run needs.
-UPDATE scheduled_jobs SET last_execution_at = coalesce(sqlc.narg(now)::timestamptz, now())
-WHERE tenant_id = @tenant_id AND id = @id AND deleted_at IS NULL
-RETURNING version, name, job_type, priority, max_attempts, timeout_seconds, generation, overlap_policy, max_concurrent, concurrency_key, config;
+WITH noted AS (
+    UPDATE job_schedule s SET last_execution_at = coalesce(sqlc.narg(now)::timestamptz, now())
+    WHERE s.tenant_id = @tenant_id AND s.job_id = @id RETURNING s.job_id
+)
+SELECT j.version, j.name, j.job_type, j.priority, j.max_attempts, j.timeout_seconds, j.generation, j.overlap_policy, j.max_concurrent, j.concurrency_key, j.config
+FROM held_jobs(ARRAY(SELECT n.job_id FROM noted n)) j WHERE j.deleted_at IS NULL;
 
 -- name: ListNewestJobs :many
 -- ListJobs without filters, with how many jobs the tenant has. It has one plan for all
@@ -61,10 +79,10 @@ FROM (
                                                     OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
             AND (sqlc.narg(set_name)::text IS NULL OR j.set_name = sqlc.narg(set_name)::text)
             AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
-            AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at >= sqlc.narg(next_from)::timestamptz))
-            AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND j.next_execution_at < sqlc.narg(next_to)::timestamptz))) AS fits
+            AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) >= sqlc.narg(next_from)::timestamptz))
+            AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) < sqlc.narg(next_to)::timestamptz))) AS fits
         FROM (
-            SELECT i.* FROM scheduled_jobs i
+            SELECT i.* FROM job_definitions i
             WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL
               AND CASE WHEN @oldest_first::boolean THEN (i.created_at, i.id) > (@place_at::timestamptz, @place_id::uuid)
                        ELSE (i.created_at, i.id) < (@place_at::timestamptz, @place_id::uuid) END
@@ -89,7 +107,7 @@ ORDER BY CASE WHEN @oldest_first::boolean THEN page.created_at END, CASE WHEN @o
 -- How many jobs another order than that of the list has to read; counts so many at
 -- most.
 SELECT count(*) FROM (
-    SELECT 1 FROM scheduled_jobs
+    SELECT 1 FROM job_definitions
     WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
     LIMIT @most
 ) j;
@@ -97,34 +115,41 @@ SELECT count(*) FROM (
 -- name: ListSortedJobs :many
 -- The list by another order. It reads the tenant's jobs by scheduled_jobs_list, makes a key
 -- of each, and returns those with the first keys. Keys are texts: times are written so that
--- their texts sort as they do. A job without such a time stands last either way.
-SELECT sqlc.embed(scheduled_jobs), k.key::text AS sort_key
-FROM scheduled_jobs
-CROSS JOIN LATERAL (SELECT (CASE @sort_by::text
-    WHEN 'name' THEN lower(name)
-    WHEN 'updatedAt' THEN to_char(updated_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
-    WHEN 'lastExecutionAt' THEN coalesce(to_char(last_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'), CASE WHEN @descending::boolean THEN '' ELSE '~' END)
-    ELSE CASE WHEN status = 'active' AND next_execution_at IS NOT NULL THEN to_char(next_execution_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
-              WHEN @descending::boolean THEN '' ELSE '~' END
-    END) COLLATE "C" AS key) k
-WHERE tenant_id = @tenant_id AND deleted_at IS NULL
-  AND (sqlc.narg(after_key)::text IS NULL
-       OR (@descending::boolean AND (k.key, id) < (sqlc.narg(after_key)::text COLLATE "C", @after_id::uuid))
-       OR (NOT @descending::boolean AND (k.key, id) > (sqlc.narg(after_key)::text COLLATE "C", @after_id::uuid)))
-  AND created_at >= @created_from::timestamptz AND created_at < @created_to::timestamptz
-  AND (sqlc.narg(statuses)::text[] IS NULL OR status = ANY (sqlc.narg(statuses)::text[]))
-  AND (sqlc.narg(job_types)::text[] IS NULL OR job_type = ANY (sqlc.narg(job_types)::text[]))
-  AND (sqlc.narg(all_tags)::text[] IS NULL OR tags @> sqlc.narg(all_tags)::text[])
-  AND (sqlc.narg(any_tags)::text[] IS NULL OR tags && sqlc.narg(any_tags)::text[])
-  AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(name), lower(sqlc.narg(contained)::text)) > 0
-                                          OR strpos(lower(description), lower(sqlc.narg(contained)::text)) > 0)
-  AND (sqlc.narg(set_name)::text IS NULL OR set_name = sqlc.narg(set_name)::text)
-  AND (sqlc.narg(created_by)::text IS NULL OR created_by = sqlc.narg(created_by)::text)
-  AND (sqlc.narg(next_from)::timestamptz IS NULL OR (status = 'active' AND next_execution_at >= sqlc.narg(next_from)::timestamptz))
-  AND (sqlc.narg(next_to)::timestamptz IS NULL OR (status = 'active' AND next_execution_at < sqlc.narg(next_to)::timestamptz))
-ORDER BY CASE WHEN @descending::boolean THEN k.key END DESC, CASE WHEN NOT @descending::boolean THEN k.key END,
-         CASE WHEN @descending::boolean THEN id END DESC, id
-LIMIT @page_size;
+-- their texts sort as they do. A job without such a time stands last either way. The schedule
+-- of a job is looked up where the order or a filter needs it.
+SELECT sqlc.embed(scheduled_jobs), page.key::text AS sort_key
+FROM (
+    SELECT j.id, k.key FROM job_definitions j
+    CROSS JOIN LATERAL (SELECT (CASE @sort_by::text
+        WHEN 'name' THEN lower(j.name)
+        WHEN 'updatedAt' THEN to_char(j.updated_at AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS')
+        WHEN 'lastExecutionAt' THEN coalesce(to_char((SELECT n.last_execution_at FROM job_schedule n WHERE n.job_id = j.id) AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS'),
+                                             CASE WHEN @descending::boolean THEN '' ELSE '~' END)
+        ELSE coalesce(CASE WHEN j.status = 'active' THEN to_char((SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) AT TIME ZONE 'UTC', 'YYYYMMDDHH24MISSUS') END,
+                      CASE WHEN @descending::boolean THEN '' ELSE '~' END)
+        END) COLLATE "C" AS key) k
+    WHERE j.tenant_id = @tenant_id AND j.deleted_at IS NULL
+      AND (sqlc.narg(after_key)::text IS NULL
+           OR (@descending::boolean AND (k.key, j.id) < (sqlc.narg(after_key)::text COLLATE "C", @after_id::uuid))
+           OR (NOT @descending::boolean AND (k.key, j.id) > (sqlc.narg(after_key)::text COLLATE "C", @after_id::uuid)))
+      AND j.created_at >= @created_from::timestamptz AND j.created_at < @created_to::timestamptz
+      AND (sqlc.narg(statuses)::text[] IS NULL OR j.status = ANY (sqlc.narg(statuses)::text[]))
+      AND (sqlc.narg(job_types)::text[] IS NULL OR j.job_type = ANY (sqlc.narg(job_types)::text[]))
+      AND (sqlc.narg(all_tags)::text[] IS NULL OR j.tags @> sqlc.narg(all_tags)::text[])
+      AND (sqlc.narg(any_tags)::text[] IS NULL OR j.tags && sqlc.narg(any_tags)::text[])
+      AND (sqlc.narg(contained)::text IS NULL OR strpos(lower(j.name), lower(sqlc.narg(contained)::text)) > 0
+                                              OR strpos(lower(j.description), lower(sqlc.narg(contained)::text)) > 0)
+      AND (sqlc.narg(set_name)::text IS NULL OR j.set_name = sqlc.narg(set_name)::text)
+      AND (sqlc.narg(created_by)::text IS NULL OR j.created_by = sqlc.narg(created_by)::text)
+      AND (sqlc.narg(next_from)::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) >= sqlc.narg(next_from)::timestamptz))
+      AND (sqlc.narg(next_to)::timestamptz IS NULL OR (j.status = 'active' AND (SELECT n.next_execution_at FROM job_schedule n WHERE n.job_id = j.id) < sqlc.narg(next_to)::timestamptz))
+    ORDER BY CASE WHEN @descending::boolean THEN k.key END DESC, CASE WHEN NOT @descending::boolean THEN k.key END,
+             CASE WHEN @descending::boolean THEN j.id END DESC, j.id
+    LIMIT @page_size
+) page
+JOIN scheduled_jobs ON scheduled_jobs.tenant_id = @tenant_id AND scheduled_jobs.id = page.id
+ORDER BY CASE WHEN @descending::boolean THEN page.key END DESC, CASE WHEN NOT @descending::boolean THEN page.key END,
+         CASE WHEN @descending::boolean THEN page.id END DESC, page.id;
 
 -- name: UpdateJob :one
 UPDATE scheduled_jobs SET
@@ -159,15 +184,16 @@ WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);
 
 -- name: JobExists :one
 -- Also for a deleted job, whose history stays readable.
-SELECT EXISTS (SELECT 1 FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = @id);
+SELECT EXISTS (SELECT 1 FROM job_definitions WHERE tenant_id = @tenant_id AND id = @id);
 
 -- name: ClaimDueJobs :many
 -- Cross-tenant: the promoter. Takes and locks what is due, oldest first, and
 -- skips what another promoter holds. Locked in a part of its own that is
 -- materialized: inside an UPDATE ... WHERE id IN (SELECT ... LIMIT ... SKIP LOCKED)
--- the planner may take more rows than the limit. Walks scheduled_jobs_due; the
+-- the planner may take more rows than the limit. Walks job_schedule_due; the
 -- lower bound spares the scan the index entries of jobs advanced since some old
--- snapshot began. Jobs may also be chosen by their ids, and kept out: those of a
+-- snapshot began. held_jobs reads the definitions under the locks: an edit that was committed
+-- before a job was locked counts. Jobs may also be chosen by their ids, and kept out: those of a
 -- batch that failed, which is divided.
 -- With each job comes how many of its executions have a slot or wait for one, where
 -- its overlap policy asks: count_active counts under the locks, because its argument
@@ -187,32 +213,29 @@ WITH RECURSIVE walk AS (
 ),
 backlogs AS MATERIALIZED (SELECT w.tenant_id, w.priority, w.job_type FROM walk w LIMIT 1000),
 chosen AS MATERIALIZED (
-    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
-           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
-           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
-    FROM scheduled_jobs
-    WHERE id = ANY (@chosen::uuid[]) AND status = 'active' AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+    SELECT job_id FROM job_schedule
+    WHERE job_id = ANY (@chosen::uuid[]) AND status = 'active' AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
     FOR NO KEY UPDATE SKIP LOCKED
 ),
 oldest AS MATERIALIZED (
-    SELECT id, tenant_id, version, job_type, priority, max_attempts, timeout_seconds,
-           cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date, jitter_seconds, dst_gap, dst_overlap, calendars,
-           max_concurrent, overlap_policy, overlap_queue_limit, max_executions, execution_count,
-           misfire_policy, misfire_limit, misfire_grace_seconds, resume_policy, next_execution_at, catch_up_until, generation,
-           -- The key is made of it, where there is one.
-           concurrency_key, name, (CASE WHEN concurrency_key <> '' THEN config END)::jsonb AS config
-    FROM scheduled_jobs
+    SELECT job_id FROM job_schedule
     WHERE status = 'active'
       AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
       AND next_execution_at >= @since::timestamptz
-      AND id <> ALL (@except_ids::uuid[]) AND tenant_id <> ALL (@except_tenants::uuid[])
+      AND job_id <> ALL (@except_ids::uuid[]) AND tenant_id <> ALL (@except_tenants::uuid[])
     ORDER BY next_execution_at
     LIMIT @batch_size
     FOR NO KEY UPDATE SKIP LOCKED
 ),
-due AS MATERIALIZED (SELECT * FROM chosen UNION ALL SELECT * FROM oldest)
+due AS MATERIALIZED (
+    SELECT j.id, j.tenant_id, j.version, j.job_type, j.priority, j.max_attempts, j.timeout_seconds,
+           j.cron_expression, j.timezone, j.interval_ms, j.run_at, j.anchor_at, j.start_date, j.end_date, j.jitter_seconds, j.dst_gap, j.dst_overlap, j.calendars,
+           j.max_concurrent, j.overlap_policy, j.overlap_queue_limit, j.max_executions, j.execution_count,
+           j.misfire_policy, j.misfire_limit, j.misfire_grace_seconds, j.resume_policy, j.next_execution_at, j.catch_up_until, j.generation,
+           -- The key is made of it, where there is one.
+           j.concurrency_key, j.name, (CASE WHEN j.concurrency_key <> '' THEN j.config END)::jsonb AS config
+    FROM held_jobs(ARRAY(SELECT c.job_id FROM chosen c UNION ALL SELECT o.job_id FROM oldest o)) j
+)
 SELECT d.*, coalesce(p.taken, 0)::bigint AS taken, coalesce(p.waiting, 0)::bigint AS waiting,
        (d.overlap_policy = 'cancel_running' AND EXISTS (SELECT 1 FROM cancellations c WHERE c.job_id = d.id))::boolean AS cancelling,
        (CASE WHEN @see_backlogs::boolean THEN d.tenant_id = ANY (ARRAY(
@@ -232,24 +255,24 @@ ORDER BY d.next_execution_at;
 -- ClaimDueJobs in the same transaction, and skips what another promoter holds. Where
 -- only one tenant has something due it locks nothing. Its one row may lead a
 -- transaction.
--- It steps through scheduled_jobs_turns, at most walk_size tenants a pass, and says
+-- It steps through job_schedule_turns, at most walk_size tenants a pass, and says
 -- before which tenant the next pass goes on. It steps backwards, because the latest
 -- scheduled time of a tenant is rarely a dead index entry, while the earliest ones are
 -- those of jobs advanced since some old snapshot began. Bounds are pairs and the order
 -- names both columns, so that no other index serves.
 WITH RECURSIVE walk AS (
-    (SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < @before_tenant::uuid
+    (SELECT j.tenant_id FROM job_schedule j WHERE j.status = 'active' AND j.tenant_id < @before_tenant::uuid
      ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1)
     UNION ALL
     SELECT n.tenant_id FROM walk w CROSS JOIN LATERAL (
-        SELECT j.tenant_id FROM scheduled_jobs j WHERE j.status = 'active' AND j.tenant_id < w.tenant_id
+        SELECT j.tenant_id FROM job_schedule j WHERE j.status = 'active' AND j.tenant_id < w.tenant_id
         ORDER BY j.tenant_id DESC, j.next_execution_at DESC LIMIT 1
     ) n
 ),
 walked AS MATERIALIZED (SELECT w.tenant_id FROM walk w LIMIT @walk_size::int),
 with_due AS MATERIALIZED (
     SELECT w.tenant_id FROM walked w CROSS JOIN LATERAL (
-        SELECT j.id FROM scheduled_jobs j
+        SELECT j.job_id FROM job_schedule j
         WHERE j.status = 'active'
           AND (j.tenant_id, j.next_execution_at) >= (w.tenant_id, @since::timestamptz)
           AND (j.tenant_id, j.next_execution_at) <= (w.tenant_id, coalesce(sqlc.narg(now)::timestamptz, now()))
@@ -265,36 +288,43 @@ ending AS MATERIALIZED (
 ),
 share AS MATERIALIZED (SELECT count(*) AS tenants, sqlc.arg(most)::int / greatest(1, count(*)) AS each FROM with_due d),
 locked AS MATERIALIZED (
-    SELECT j.id FROM with_due t CROSS JOIN LATERAL (
-        SELECT j.id FROM scheduled_jobs j
+    SELECT j.job_id FROM with_due t CROSS JOIN LATERAL (
+        SELECT j.job_id FROM job_schedule j
         WHERE j.status = 'active'
           AND (j.tenant_id, j.next_execution_at) >= (t.tenant_id, @since::timestamptz)
           AND (j.tenant_id, j.next_execution_at) <= (t.tenant_id, coalesce(sqlc.narg(now)::timestamptz, now()))
-          AND j.id <> ALL (@except_ids::uuid[])
+          AND j.job_id <> ALL (@except_ids::uuid[])
         ORDER BY j.tenant_id, j.next_execution_at
         LIMIT (SELECT s.each FROM share s)
         FOR NO KEY UPDATE SKIP LOCKED
     ) j
     WHERE (SELECT s.tenants FROM share s) > 1 OR @before_tenant::uuid <> @any_tenant::uuid OR (SELECT e.tenant_id FROM ending e) IS NOT NULL
 )
-SELECT ARRAY(SELECT l.id FROM locked l)::uuid[] AS ids, coalesce((SELECT e.tenant_id FROM ending e), @any_tenant::uuid)::uuid AS before_tenant;
+SELECT ARRAY(SELECT l.job_id FROM locked l)::uuid[] AS ids, coalesce((SELECT e.tenant_id FROM ending e), @any_tenant::uuid)::uuid AS before_tenant;
 
 -- name: AdvanceJobs :exec
 -- Cross-tenant: the promoter, for the rows it holds locked. Counts the runs in
 -- the same write, so that a finished run costs none. Year 9999 is "never". A job
 -- that was promoted in part keeps in catch_up_until what its misfire policy decided.
-UPDATE scheduled_jobs j SET
-    next_execution_at = nullif(u.next_at, '9999-01-01 00:00:00+00'),
-    status = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE j.status END,
-    status_reason = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN u.reason ELSE j.status_reason END,
-    status_by = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE j.status_by END,
-    status_at = CASE WHEN u.next_at = '9999-01-01 00:00:00+00' THEN coalesce(sqlc.narg(now)::timestamptz, now()) ELSE j.status_at END,
-    resume_policy = NULL, catch_up_until = nullif(u.until_at, '9999-01-01 00:00:00+00'),
-    last_execution_at = CASE WHEN u.runs > 0 THEN u.last_at ELSE j.last_execution_at END,
-    execution_count = j.execution_count + u.runs
-FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
-             unnest(@until_at::timestamptz[]) AS until_at, unnest(@runs::bigint[]) AS runs, unnest(@reasons::text[]) AS reason) u
-WHERE j.id = u.id;
+-- The definition is written where the schedule has ended, or what a pause held back is promoted.
+WITH advanced AS (
+    SELECT unnest(@ids::uuid[]) AS id, unnest(@next_at::timestamptz[]) AS next_at, unnest(@last_at::timestamptz[]) AS last_at,
+           unnest(@until_at::timestamptz[]) AS until_at, unnest(@runs::bigint[]) AS runs, unnest(@reasons::text[]) AS reason
+),
+ended AS (
+    UPDATE job_definitions d SET
+        status = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN 'inactive' ELSE d.status END,
+        status_reason = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN a.reason ELSE d.status_reason END,
+        status_by = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN 'system' ELSE d.status_by END,
+        status_at = CASE WHEN a.next_at = '9999-01-01 00:00:00+00' THEN coalesce(sqlc.narg(now)::timestamptz, now()) ELSE d.status_at END,
+        resume_policy = NULL
+    FROM advanced a WHERE d.id = a.id AND d.id = ANY (@changed_ids::uuid[])
+)
+UPDATE job_schedule s SET
+    next_execution_at = nullif(a.next_at, '9999-01-01 00:00:00+00'), catch_up_until = nullif(a.until_at, '9999-01-01 00:00:00+00'),
+    last_execution_at = CASE WHEN a.runs > 0 THEN a.last_at ELSE s.last_execution_at END,
+    execution_count = s.execution_count + a.runs
+FROM advanced a WHERE s.job_id = a.id;
 
 -- name: BoundStatements :many
 -- For the rest of the transaction: a part of a batch that took too long gets less
@@ -314,17 +344,17 @@ WHERE j.id = u.id AND j.version = u.version AND j.next_execution_at = u.due AND 
 -- name: NextDue :one
 -- Cross-tenant: the promoter, which sleeps until then. In the past, with its job, when
 -- somebody else holds the row of a due job locked. Passes over the jobs that batches pass
--- over, too. One step into scheduled_jobs_due. And for how many microseconds the
+-- over, too. One step into job_schedule_due. And for how many microseconds the
 -- transaction has lasted.
 SELECT coalesce(j.next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_at,
-       coalesce(j.id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
+       coalesce(j.job_id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,
        coalesce(j.tenant_id, '00000000-0000-0000-0000-000000000000')::uuid AS tenant_id,
        (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held_us
 FROM (SELECT 1) AS always
 LEFT JOIN LATERAL (
-    SELECT s.id, s.tenant_id, s.next_execution_at FROM scheduled_jobs s
+    SELECT s.job_id, s.tenant_id, s.next_execution_at FROM job_schedule s
     WHERE s.status = 'active' AND s.next_execution_at >= @since::timestamptz
-      AND s.id <> ALL (@except_ids::uuid[]) AND s.tenant_id <> ALL (@except_tenants::uuid[])
+      AND s.job_id <> ALL (@except_ids::uuid[]) AND s.tenant_id <> ALL (@except_tenants::uuid[])
     ORDER BY s.next_execution_at LIMIT 1
 ) j ON true;
 
@@ -337,8 +367,8 @@ SELECT (extract(epoch FROM clock_timestamp() - now()) * 1000000)::bigint AS held
 -- Stands in line for the row, which ClaimDueJobs would skip, and locks it for ClaimDueJobs
 -- in the same transaction. And when it had it: the wait may have put that off.
 WITH due AS MATERIALIZED (
-    SELECT id FROM scheduled_jobs
-    WHERE id = @id AND status = 'active' AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
+    SELECT job_id FROM job_schedule
+    WHERE job_id = @id AND status = 'active' AND next_execution_at <= coalesce(sqlc.narg(now)::timestamptz, now())
     FOR NO KEY UPDATE
 )
 SELECT clock_timestamp()::timestamptz AS at FROM due;
@@ -347,9 +377,9 @@ SELECT clock_timestamp()::timestamptz AS at FROM due;
 -- Cross-tenant: the promoter, while nothing is due. When the next job is, as NextDue
 -- has it, and whether a backfill is due. One step into an index each.
 SELECT now()::timestamptz AS at,
-       coalesce((SELECT next_execution_at FROM scheduled_jobs
+       coalesce((SELECT next_execution_at FROM job_schedule
                  WHERE status = 'active' AND next_execution_at >= @since::timestamptz
-                   AND id <> ALL (@except_ids::uuid[]) AND tenant_id <> ALL (@except_tenants::uuid[])
+                   AND job_id <> ALL (@except_ids::uuid[]) AND tenant_id <> ALL (@except_tenants::uuid[])
                  ORDER BY next_execution_at LIMIT 1), '9999-01-01 00:00:00+00')::timestamptz AS next_at,
        EXISTS (SELECT 1 FROM backfills WHERE status = 'running' AND next_batch_at <= now())::boolean AS backfill_due;
 
@@ -357,18 +387,18 @@ SELECT now()::timestamptz AS at,
 -- Cross-tenant: maintenance of partitions. The oldest scheduled time that may still be written.
 SELECT coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at,
        least(coalesce(sqlc.narg(now)::timestamptz, now()),
-             (SELECT min(next_execution_at) FROM scheduled_jobs WHERE status = 'active'),
+             (SELECT min(next_execution_at) FROM job_schedule WHERE status = 'active'),
              (SELECT min(from_at) FROM backfills WHERE status = 'running'),
              (SELECT min(scheduled_at) FROM active_executions))::timestamptz AS oldest;
 
 -- name: LockJobs :many
 -- Cross-tenant: the worker, before it counts the places of these jobs; in id
 -- order, so that no two workers wait for each other.
-SELECT id FROM scheduled_jobs WHERE id = ANY (@ids::uuid[]) ORDER BY id FOR NO KEY UPDATE;
+SELECT job_id FROM job_schedule WHERE job_id = ANY (@ids::uuid[]) ORDER BY job_id FOR NO KEY UPDATE;
 
 -- name: LockFreeJobs :many
 -- Cross-tenant: LockJobs without waiting. Skips the jobs that somebody else holds.
-SELECT id FROM scheduled_jobs WHERE id = ANY (@ids::uuid[]) ORDER BY id FOR NO KEY UPDATE SKIP LOCKED;
+SELECT job_id FROM job_schedule WHERE job_id = ANY (@ids::uuid[]) ORDER BY job_id FOR NO KEY UPDATE SKIP LOCKED;
 
 -- name: ResumePausedJobs :many
 -- Cross-tenant: the promoter. A pause that has run its time ends by itself;
@@ -406,15 +436,15 @@ ORDER BY id LIMIT @sample_size;
 -- Cross-tenant: the auditor. Skips jobs that somebody else holds: while it waited for one
 -- it would hold the others, and claims would wait for those. Their turn comes again.
 WITH free AS MATERIALIZED (
-    SELECT j.id FROM scheduled_jobs j WHERE j.id = ANY (@ids::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
+    SELECT j.job_id FROM job_schedule j WHERE j.job_id = ANY (@ids::uuid[]) FOR NO KEY UPDATE SKIP LOCKED
 )
-UPDATE scheduled_jobs SET audited_at = u.at, audit_difference = u.difference
+UPDATE job_schedule SET audited_at = u.at, audit_difference = u.difference
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@differences::bigint[]) AS difference, coalesce(sqlc.narg(now)::timestamptz, now()) AS at) u
-WHERE scheduled_jobs.id = u.id AND scheduled_jobs.id = ANY (ARRAY(SELECT f.id FROM free f));
+WHERE job_schedule.job_id = u.id AND job_schedule.job_id = ANY (ARRAY(SELECT f.job_id FROM free f));
 
 -- name: CountJobsDueAt :one
 -- How many of a tenant's jobs are due at one time: the stampede warning.
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_schedule
 WHERE tenant_id = @tenant_id AND status = 'active' AND next_execution_at = @at::timestamptz;
 
 -- name: DeleteOldJobs :execrows
@@ -433,17 +463,17 @@ DELETE FROM scheduled_jobs j USING (
 -- transaction of the change, so that one statement sees both as of one time.
 SELECT greatest(0, coalesce((SELECT sum(c.jobs) FROM job_counts c WHERE c.tenant_id = @tenant_id), 0) - n.paused - n.inactive)::bigint AS active,
        n.paused, n.inactive,
-       coalesce((SELECT j.next_execution_at FROM scheduled_jobs j
+       coalesce((SELECT j.next_execution_at FROM job_schedule j
                  WHERE j.tenant_id = @tenant_id AND j.status = 'active' AND j.next_execution_at <= @now::timestamptz
                  ORDER BY j.next_execution_at LIMIT 1), @now::timestamptz)::timestamptz AS oldest_due_at
 FROM (
     SELECT count(*) FILTER (WHERE i.status = 'paused') AS paused, count(*) FILTER (WHERE i.status = 'inactive') AS inactive
-    FROM scheduled_jobs i WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL AND i.status <> 'active'
+    FROM job_definitions i WHERE i.tenant_id = @tenant_id AND i.deleted_at IS NULL AND i.status <> 'active'
 ) n;
 
 -- name: ListUpcomingJobs :many
 -- The schedules of a tenant's active jobs that are due before a time, those that are due
--- first: walks scheduled_jobs_turns as far as the rows go.
+-- first: walks job_schedule_turns as far as the rows go.
 SELECT id, name, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
        jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, execution_count, timeout_seconds, priority, max_concurrent, overlap_policy,
        overlap_queue_limit, concurrency_key, misfire_policy, misfire_limit, misfire_grace_seconds,
@@ -454,4 +484,4 @@ ORDER BY scheduled_jobs.next_execution_at LIMIT @most;
 
 -- name: ListJobNames :many
 -- Deleted jobs keep theirs as long as their executions are kept.
-SELECT id, name FROM scheduled_jobs WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);
+SELECT id, name FROM job_definitions WHERE tenant_id = @tenant_id AND id = ANY (@ids::uuid[]);

@@ -42,7 +42,7 @@ LIMIT @page_size;
 SELECT count(*) FROM secrets WHERE tenant_id = @tenant_id;
 
 -- name: CountJobsBySecret :one
-SELECT count(*) FROM scheduled_jobs
+SELECT count(*) FROM job_definitions
 WHERE tenant_id = @tenant_id AND deleted_at IS NULL AND secret_names <> '{}' AND secret_names @> ARRAY[@name::text];
 
 -- name: DeleteSecret :execrows

@@ -66,7 +66,7 @@ SELECT pg_advisory_xact_lock_shared(hashtext('jobs of a tenant'), uuid_hash(@ten
 
 -- name: GetJobRoom :batchone
 -- How many jobs a tenant may have, where it has a bound of its own, and has. The trigger of
--- scheduled_jobs counts.
+-- job_definitions counts.
 SELECT t.max_jobs, c.jobs
 FROM (SELECT coalesce(sum(jobs), 0)::bigint AS jobs FROM job_counts WHERE tenant_id = @tenant_id) c
 LEFT JOIN tenants t ON t.id = @tenant_id;
@@ -144,7 +144,7 @@ UPDATE running_counts SET suspended = @suspended WHERE tenant_id = @tenant_id;
 -- have an active job.
 SELECT t.id FROM tenants t
 WHERE t.status IN ('suspended', 'deleting')
-  AND EXISTS (SELECT 1 FROM scheduled_jobs a WHERE a.tenant_id = t.id AND a.status = 'active' AND a.deleted_at IS NULL)
+  AND EXISTS (SELECT 1 FROM job_definitions a WHERE a.tenant_id = t.id AND a.status = 'active' AND a.deleted_at IS NULL)
 ORDER BY random() LIMIT @batch_size;
 
 -- name: HoldJobs :execrows
@@ -161,9 +161,9 @@ WHERE j.id IN (
 -- Cross-tenant: the promoters. Tenants that are active again and have jobs that
 -- HoldJobs paused; steps from tenant to tenant through scheduled_jobs_held.
 WITH RECURSIVE held AS (
-    (SELECT a.tenant_id FROM scheduled_jobs a WHERE a.status = 'paused' AND a.status_by = 'platform' ORDER BY a.tenant_id LIMIT 1)
+    (SELECT a.tenant_id FROM job_definitions a WHERE a.status = 'paused' AND a.status_by = 'platform' ORDER BY a.tenant_id LIMIT 1)
     UNION ALL
-    SELECT (SELECT a.tenant_id FROM scheduled_jobs a
+    SELECT (SELECT a.tenant_id FROM job_definitions a
             WHERE a.status = 'paused' AND a.status_by = 'platform' AND a.tenant_id > h.tenant_id ORDER BY a.tenant_id LIMIT 1)
     FROM held h WHERE h.tenant_id IS NOT NULL
 )

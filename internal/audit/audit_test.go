@@ -289,7 +289,7 @@ func TestTheLogIsAppendOnly(t *testing.T) {
 	b.create(b.ours, "a")
 	for _, sql := range []string{
 		"UPDATE audit_log SET actor = 'eve'", "DELETE FROM audit_log", "TRUNCATE audit_log", "UPDATE audit_heads SET seq = 0", "DELETE FROM audit_heads",
-		"INSERT INTO audit_log SELECT * FROM audit_log", "ALTER TABLE audit_log DISABLE TRIGGER ALL", "DROP TRIGGER record_change ON scheduled_jobs",
+		"INSERT INTO audit_log SELECT * FROM audit_log", "ALTER TABLE audit_log DISABLE TRIGGER ALL", "DROP TRIGGER record_change ON job_definitions",
 		"SELECT audit_part('a')", "SET session_replication_role = replica",
 	} {
 		for name, db := range map[string]*postgres.DB{"api": b.api, "engine": b.engine} {

@@ -52,7 +52,7 @@ func BenchmarkCreatesOfOneTenant(b *testing.B) {
 					b.Fatal(err)
 				}
 				defer conn.Close(b.Context())
-				if _, err := conn.Exec(b.Context(), "DROP TRIGGER IF EXISTS record_change ON scheduled_jobs"); err != nil {
+				if _, err := conn.Exec(b.Context(), "DROP TRIGGER IF EXISTS record_change ON job_definitions"); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -287,7 +287,7 @@ func TestAForecastReadsItsJobs(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE scheduled_jobs; SET ROLE scheduler_api").ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE job_definitions, job_schedule; SET ROLE scheduler_api").ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	plan := pgtest.Explain(t, conn, "force_custom_plan", tenantID, func(ctx context.Context, s *pgtest.Statement) error {

@@ -44,7 +44,7 @@ func listsReadAPage(t *testing.T, tenants, each int) {
 			t.Fatal(err)
 		}
 	}
-	for _, statement := range []string{"ANALYZE scheduled_jobs", "SET ROLE scheduler_api", "SET enable_sort = off"} {
+	for _, statement := range []string{"ANALYZE job_definitions, job_schedule", "SET ROLE scheduler_api", "SET enable_sort = off"} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestCountingJobsReadsNoActiveOnes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE scheduled_jobs; SET ROLE scheduler_api").ReadAll(); err != nil {
+	if _, err := conn.PgConn().Exec(t.Context(), "ANALYZE job_definitions, job_schedule; SET ROLE scheduler_api").ReadAll(); err != nil {
 		t.Fatal(err)
 	}
 	now := clock.Now()
@@ -135,7 +135,7 @@ func TestCountingJobsReadsNoActiveOnes(t *testing.T) {
 			_, err := db.New(s).CountJobsByStatus(ctx, db.CountJobsByStatusParams{TenantID: tenantID, Now: now})
 			return err
 		}).Walk(func(n pgtest.PlanNode) {
-			if n.Relation == "scheduled_jobs" && n.Loops > 0 && n.Touched() > 10 {
+			if (n.Relation == "job_definitions" || n.Relation == "job_schedule") && n.Loops > 0 && n.Touched() > 10 {
 				t.Errorf("%s: %s on %s touches %v rows", mode, n.Type, n.Index, n.Touched())
 			}
 		})

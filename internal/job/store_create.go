@@ -114,9 +114,9 @@ func (s *Store) createAll(ctx context.Context, tx *postgres.Tx, who tenant.Actor
 				return err
 			}
 		}
-		inserted.QueryRow(func(i int, row db.ScheduledJob, err error) {
+		inserted.QueryRow(func(i int, row db.InsertJobRow, err error) {
 			if errs[i] = err; err == nil {
-				jobs[i], errs[i] = fromRow(&row)
+				jobs[i], errs[i] = fromRow((*db.ScheduledJob)(&row))
 			}
 		})
 		kept.Exec(func(i int, err error) { errs[len(specs)+i] = err })

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,6 +29,9 @@ var hotTables = []string{
 	"active_executions", "api_keys", "cancellations", "execution_days", "idempotency_keys", "job_counts", "job_executions",
 	"job_versions", "running_counts", "running_keys", "scheduled_jobs", "scheduler_locks", "tenants", "waiting_counts", "workers",
 }
+
+// laterTables are hot tables that the baseline has not: a migration renames scheduled_jobs.
+var laterTables = []string{"job_definitions"}
 
 const (
 	// hotRows is how many rows a hot table has in these tests, and fewRows how many
@@ -88,7 +92,7 @@ CREATE TRIGGER observe AFTER INSERT ON public.goose_db_version FOR EACH ROW EXEC
 func observe(t *testing.T, database *pgtest.Database, folder fs.FS) (all []touched) {
 	t.Helper()
 	admin := connect(t, database.AdminURL)
-	exec(t, admin, fmt.Sprintf(observer, strings.Join(hotTables, ","), fewRows))
+	exec(t, admin, fmt.Sprintf(observer, strings.Join(slices.Concat(hotTables, laterTables), ","), fewRows))
 	// Workers of a parallel index build count what they read for themselves.
 	exec(t, admin, fmt.Sprintf("ALTER DATABASE %s SET max_parallel_maintenance_workers = 0", pgx.Identifier{database.Name}.Sanitize()))
 	if _, err := postgres.MigrateFiles(t.Context(), database.OwnerURL, folder, slog.New(slog.DiscardHandler), 1); err != nil {
@@ -211,6 +215,9 @@ func TestTheRuleRefusesLongLocks(t *testing.T) {
 	}
 }
 
+// pieces is a block that commits after each piece of a bounded number of rows.
+var pieces = regexp.MustCompile(`(?s)DO \$\$\n.*LIMIT [0-9]+.*COMMIT;.*?\n\$\$;`)
+
 // A migration without a transaction is not observed, so it may do nothing that
 // takes a strong lock.
 func TestMigrationsWithoutATransactionOnlyWorkConcurrently(t *testing.T) {
@@ -219,14 +226,14 @@ func TestMigrationsWithoutATransactionOnlyWorkConcurrently(t *testing.T) {
 		if !strings.Contains(text, "NO TRANSACTION") {
 			continue
 		}
-		for statement := range strings.SplitSeq(text, ";") {
+		for statement := range strings.SplitSeq(pieces.ReplaceAllString(text, ""), ";") {
 			var code []string
 			for line := range strings.Lines(statement) {
 				if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "--") {
 					code = append(code, line)
 				}
 			}
-			short := []string{"CONCURRENTLY", "VALIDATE CONSTRAINT"}
+			short := []string{"CONCURRENTLY", "VALIDATE CONSTRAINT", "SELECT 1"}
 			if len(code) > 0 && !slices.ContainsFunc(short, func(s string) bool { return strings.Contains(strings.Join(code, " "), s) }) {
 				t.Errorf("%s: %q is not one of %v", name, strings.Join(code, " "), short)
 			}

@@ -326,6 +326,7 @@ var unrecorded = map[string]string{
 	"notification_secrets": "written with the notification, whose entry says so, and sealed",
 	"dead_letters":         "removed by a retry, whose entry says so, or discarded, which a row of dead_letter_discards records",
 	"job_deadlines":        "written with the job, whose entry says so",
+	"job_schedule":         "written with the job, whose entry says so; where a schedule is, is not recorded",
 	"cancellations":        "what is left of a change that is recorded with its job or tenant",
 }
 

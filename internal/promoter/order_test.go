@@ -410,7 +410,7 @@ func TestSuspendedTenantsDoNotHoldUpOneAnother(t *testing.T) {
 	b.backlog(t, clogged, 10)
 	waiting := b.waiting(t, clogged)
 	// Every change of the rows of this tenant fails, and not for good.
-	for _, table := range []string{"job_executions", "scheduled_jobs"} {
+	for _, table := range []string{"job_executions", "job_definitions"} {
 		exec(t, b.database.AdminURL, refusal.Refusal{
 			Name: "stuck", Table: table, Event: "INSERT OR UPDATE", Rows: "NEW.tenant_id = '" + stuck.TenantID.String() + "'", SQLSTATE: "57014",
 		}.Begin())

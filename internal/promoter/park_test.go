@@ -246,7 +246,7 @@ func TestAJobThatCannotBeParkedIsLeftAlone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	jobs, due := b.manyDue(t, 6)
-	b.refuse(t, "scheduled_jobs", "UPDATE", fmt.Sprintf("NEW.id = '%s'", jobs[0].ID), no)
+	b.refuse(t, "job_definitions", "UPDATE", fmt.Sprintf("NEW.id = '%s'", jobs[0].ID), no)
 	if parked := b.drain(t, b.promoter, due); parked != 0 {
 		t.Fatalf("%d jobs were parked", parked)
 	}

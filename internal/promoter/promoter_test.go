@@ -346,8 +346,8 @@ func TestMissingPartitionIsMade(t *testing.T) {
 	now := clock.Now()
 	month := time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
 	now = month.AddDate(0, 0, 14)
-	exec(t, b.database.OwnerURL, "ALTER TABLE scheduled_jobs NO FORCE ROW LEVEL SECURITY")
-	exec(t, b.database.OwnerURL, fmt.Sprintf("UPDATE scheduled_jobs SET next_execution_at = '%s'", month.AddDate(0, -5, 0).Format(time.RFC3339)))
+	exec(t, b.database.OwnerURL, "ALTER TABLE job_schedule NO FORCE ROW LEVEL SECURITY")
+	exec(t, b.database.OwnerURL, fmt.Sprintf("UPDATE job_schedule SET next_execution_at = '%s'", month.AddDate(0, -5, 0).Format(time.RFC3339)))
 	report := b.pass(t, b.promoter, now)
 	if rows := b.rows(t, j); report.Missed != 5 || len(rows) != 2 || rows[0].Status != execution.Missed || rows[0].MissedCount != 5 {
 		t.Errorf("%+v, rows %+v", report, rows)

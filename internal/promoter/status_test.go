@@ -271,7 +271,7 @@ func TestAuditRecordsTheOthers(t *testing.T) {
 	for second := range 60 {
 		b.pass(t, b.promoter, begin.Add(time.Duration(second)*time.Second))
 	}
-	exec(t, b.database.AdminURL, refusal.Refusal{Name: "one", Table: "scheduled_jobs", Event: "UPDATE", Rows: "NEW.id = '" + poison.ID.String() + "'", SQLSTATE: "25000"}.Begin())
+	exec(t, b.database.AdminURL, refusal.Refusal{Name: "one", Table: "job_schedule", Event: "UPDATE", Rows: "NEW.job_id = '" + poison.ID.String() + "'", SQLSTATE: "25000"}.Begin())
 	holder, err := pgx.Connect(t.Context(), b.database.AdminURL)
 	if err != nil {
 		t.Fatal(err)

@@ -121,7 +121,7 @@ func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 	n := len(advances)
 	p := db.AdvanceJobsParams{
 		Now: postgres.At(now), Ids: make([]uuid.UUID, n), NextAt: make([]time.Time, n), LastAt: make([]time.Time, n),
-		UntilAt: make([]time.Time, n), Runs: make([]int64, n), Reasons: make([]string, n),
+		UntilAt: make([]time.Time, n), Runs: make([]int64, n), Reasons: make([]string, n), ChangedIds: []uuid.UUID{},
 	}
 	for i, a := range advances {
 		p.Ids[i], p.NextAt[i], p.LastAt[i], p.Runs[i], p.Reasons[i] = a.job.id, a.next, a.last, int64(a.runs), a.reason
@@ -130,6 +130,9 @@ func advanceJobs(advances []advance, now time.Time) db.AdvanceJobsParams {
 		}
 		if p.UntilAt[i] = a.until; a.until.IsZero() {
 			p.UntilAt[i] = columns.Never
+		}
+		if a.next.IsZero() || a.job.resume != "" {
+			p.ChangedIds = append(p.ChangedIds, a.job.id)
 		}
 	}
 	return p

@@ -201,7 +201,7 @@ func TestBulkDividesAPieceThatFails(t *testing.T) {
 	b.stock(t, admin, b.ours, 70)
 	for _, statement := range []string{
 		`CREATE FUNCTION poison() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'poison' USING ERRCODE = 'check_violation'; END $$`,
-		`CREATE TRIGGER poison BEFORE UPDATE ON scheduled_jobs FOR EACH ROW WHEN (NEW.name = '000014') EXECUTE FUNCTION poison()`,
+		`CREATE TRIGGER poison BEFORE UPDATE ON job_definitions FOR EACH ROW WHEN (NEW.name = '000014') EXECUTE FUNCTION poison()`,
 	} {
 		if _, err := admin.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func TestListsReadAPage(t *testing.T) {
 	ofObject, ofNobody := entries, entries
 	ofNobody.Actor, ofNobody.ScanRows = &object, 5*page
 	ofObject.ObjectID = &object
-	empty := map[string]bool{"active_executions": true, "audit_anchors": true, "audit_heads": true, "outcome_deltas": true, "scheduled_jobs": true}
+	empty := map[string]bool{"active_executions": true, "audit_anchors": true, "audit_heads": true, "outcome_deltas": true, "job_definitions": true, "job_schedule": true}
 	for _, test := range []struct {
 		name string
 		most float64 // rows that one step touches

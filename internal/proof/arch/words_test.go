@@ -65,6 +65,7 @@ var schemaNames = map[string]string{
 	"migrations/000202_count_in_shards.sql":    backlogNames,
 	"migrations/000220_record_change.sql":      shardNames,
 	"migrations/000620_record_change_cost.sql": shardNames,
+	"migrations/000700_record_change_row.sql":  shardNames,
 	"migrations/000106_secrets_and_audit.sql":  shardNames,
 }
 

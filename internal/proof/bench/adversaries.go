@@ -154,7 +154,7 @@ func prepareRefused(ctx context.Context, a *arena) error {
 func refuse(ctx context.Context, a *arena) error {
 	codes := refusal.SQLSTATEs()
 	for n, id := range a.aims {
-		place := [][2]string{{"job_executions", "INSERT"}, {"active_executions", "INSERT"}, {"scheduled_jobs", "UPDATE"}}[n%3]
+		place := [][2]string{{"job_executions", "INSERT"}, {"active_executions", "INSERT"}, {"job_schedule", "UPDATE"}}[n%3]
 		if n%3 == 0 && n < 12 {
 			if err := a.state.lostRuns(ctx, id, 50); err != nil {
 				return err

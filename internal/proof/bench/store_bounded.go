@@ -75,9 +75,13 @@ func (s *setup) unlogged(ctx context.Context, fn func() error) error {
 // copies makes n copies of a job, with their version.
 func (s *setup) copies(ctx context.Context, job uuid.UUID, n int) error {
 	return s.unlogged(ctx, func() error {
-		const jobs = `INSERT INTO scheduled_jobs
-			SELECT (jsonb_populate_record(j, jsonb_build_object('id', gen_random_uuid(), 'created_at', j.created_at - i * interval '1 ms'))).*
-			FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = $1`
+		const jobs = `WITH made AS (
+				INSERT INTO job_definitions
+				SELECT (jsonb_populate_record(j, jsonb_build_object('id', gen_random_uuid(), 'created_at', j.created_at - i * interval '1 ms'))).*
+				FROM job_definitions j, generate_series(1, $2::int) i WHERE j.id = $1 RETURNING id
+			)
+			INSERT INTO job_schedule
+			SELECT (jsonb_populate_record(s, jsonb_build_object('job_id', m.id))).* FROM made m, job_schedule s WHERE s.job_id = $1`
 		const versions = `INSERT INTO job_versions
 			SELECT (jsonb_populate_record(v, jsonb_build_object('job_id', j.id))).*
 			FROM job_versions v, scheduled_jobs o, scheduled_jobs j
@@ -94,15 +98,19 @@ func (s *setup) copies(ctx context.Context, job uuid.UUID, n int) error {
 // overdue makes the jobs of a name due since so long: active ones as after an
 // outage of all promoters, paused ones as after a pause of so long.
 func (s *setup) overdue(ctx context.Context, tenant uuid.UUID, name string, since time.Duration, status string) error {
-	const sql = `UPDATE scheduled_jobs SET status = $4, next_execution_at = date_trunc('second', now() - $3::interval),
-			created_at = created_at - $3::interval, anchor_at = anchor_at - $3::interval, status_at = now() - $3::interval
-		WHERE tenant_id = $1 AND name = $2`
+	const sql = `WITH made AS (
+			UPDATE job_definitions SET status = $4,
+				created_at = created_at - $3::interval, anchor_at = anchor_at - $3::interval, status_at = now() - $3::interval
+			WHERE tenant_id = $1 AND name = $2 RETURNING id
+		)
+		UPDATE job_schedule s SET status = $4, next_execution_at = date_trunc('second', now() - $3::interval) FROM made m WHERE s.job_id = m.id`
 	return s.unlogged(ctx, func() error { return s.do(ctx, "make jobs overdue", sql, tenant, name, since, status) })
 }
 
 // dueAt makes the jobs of a name due at one time.
 func (s *setup) dueAt(ctx context.Context, tenant uuid.UUID, name string, at time.Time) error {
-	const sql = `UPDATE scheduled_jobs SET next_execution_at = $3 WHERE tenant_id = $1 AND name = $2`
+	const sql = `UPDATE job_schedule SET next_execution_at = $3
+		WHERE job_id IN (SELECT id FROM job_definitions WHERE tenant_id = $1 AND name = $2)`
 	return s.unlogged(ctx, func() error { return s.do(ctx, "make jobs due", sql, tenant, name, at) })
 }
 
@@ -161,7 +169,7 @@ func (s *setup) versions(ctx context.Context, job uuid.UUID, n, bytes int) error
 	const sql = `INSERT INTO job_versions SELECT (jsonb_populate_record(v, jsonb_build_object('version', i, 'spec', jsonb_set(v.spec, '{config,parameters}',
 			jsonb_build_object('version', i, 'text', (SELECT string_agg(md5(i || ':' || k), '') FROM generate_series(1, $3::int / 32) k)))))).*
 		FROM job_versions v, generate_series(2, $2::int) i WHERE v.job_id = $1 AND v.version = 1`
-	const current = `UPDATE scheduled_jobs SET version = $2 WHERE id = $1`
+	const current = `UPDATE job_definitions SET version = $2 WHERE id = $1`
 	return s.unlogged(ctx, func() error {
 		return errors.Join(s.do(ctx, "write versions", sql, job, n, bytes), s.do(ctx, "name the last version", current, job, n))
 	})
@@ -177,12 +185,8 @@ func (s *setup) expiredKeys(ctx context.Context, tenant uuid.UUID, n int) error 
 
 // refuse has PostgreSQL refuse the rows of a job in a table, from now on.
 func (s *setup) refuse(ctx context.Context, table, event string, job uuid.UUID, code string) error {
-	column := "job_id"
-	if table == "scheduled_jobs" {
-		column = "id"
-	}
 	r := refusal.Refusal{
-		Name: "r" + job.String()[24:] + code, Table: table, Event: event, SQLSTATE: code, Rows: fmt.Sprintf("NEW.%s = '%s'", column, job),
+		Name: "r" + job.String()[24:] + code, Table: table, Event: event, SQLSTATE: code, Rows: fmt.Sprintf("NEW.job_id = '%s'", job),
 	}
 	return s.do(ctx, "refuse rows", r.Begin())
 }

@@ -232,16 +232,16 @@ func refuseRows(ctx context.Context, s *stack, _ *member, f *fault) error {
 		return errNothingStorms
 	}
 	w := all[f.draw%uint64(len(all))]
-	place := []struct{ table, event, column string }{
-		{"job_executions", "INSERT", "job_id"},
-		{"active_executions", "INSERT", "job_id"},
-		{"active_executions", "UPDATE", "job_id"},
-		{"scheduled_jobs", "UPDATE", "id"},
+	place := []struct{ table, event string }{
+		{"job_executions", "INSERT"},
+		{"active_executions", "INSERT"},
+		{"active_executions", "UPDATE"},
+		{"job_schedule", "UPDATE"},
 	}[f.draw>>8%4]
 	codes := refusal.SQLSTATEs()
 	r := refusal.Refusal{
 		Name: "chaos", Table: place.table, Event: place.event, SQLSTATE: codes[f.draw>>16%uint64(len(codes))],
-		Rows: fmt.Sprintf("NEW.%s = '%s'", place.column, w.id),
+		Rows: fmt.Sprintf("NEW.job_id = '%s'", w.id),
 	}
 	f.what = fmt.Sprintf("%s of %s in %s: %s", place.event, w.name, place.table, r.SQLSTATE)
 	if err := s.store.execUntilDone(ctx, r.Begin()); err != nil {

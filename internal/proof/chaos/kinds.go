@@ -240,6 +240,6 @@ func exhaustSessions(ctx context.Context, s *stack, _ *member, f *fault) error {
 }
 
 func lockTable(ctx context.Context, s *stack, _ *member, f *fault) error {
-	tables := strings.Fields("scheduled_jobs active_executions job_executions workers")
+	tables := strings.Fields("job_definitions job_schedule active_executions job_executions workers")
 	return s.store.lock(ctx, tables[int(f.lasts.Microseconds())%len(tables)], f.lasts)
 }

@@ -70,7 +70,7 @@ func (s *store) copyJobs(ctx context.Context, of *jobs, n int) error {
 			s.say("%d of %d jobs", done, n)
 		}
 	}
-	return s.run(ctx, `VACUUM ANALYZE scheduled_jobs`, `VACUUM ANALYZE job_versions`)
+	return s.run(ctx, `VACUUM ANALYZE job_definitions`, `VACUUM ANALYZE job_schedule`, `VACUUM ANALYZE job_versions`)
 }
 
 // history says which executions to write: n, spread evenly from one time to another over
@@ -163,9 +163,9 @@ func (s *store) prepare(ctx context.Context, h history) error {
 // it by that, so no change is recorded.
 func (s *store) finishJobs(ctx context.Context) error {
 	return s.run(ctx, `BEGIN`, `SET LOCAL session_replication_role = replica`,
-		`UPDATE scheduled_jobs j SET execution_count = greatest(j.execution_count, h.executions), last_execution_at = greatest(j.last_execution_at, h.last_at)
+		`UPDATE job_schedule j SET execution_count = greatest(j.execution_count, h.executions), last_execution_at = greatest(j.last_execution_at, h.last_at)
 			FROM (SELECT e.job_id, count(*) AS executions, max(e.scheduled_at) AS last_at FROM job_executions e WHERE e.job_id IN (SELECT o.job_id FROM seed_owners o) GROUP BY 1) h
-			WHERE j.id = h.job_id`, `COMMIT`)
+			WHERE j.job_id = h.job_id`, `COMMIT`)
 }
 
 // writeOutput gives the newest executions lines that an attacker would write.

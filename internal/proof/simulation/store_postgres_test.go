@@ -404,7 +404,7 @@ func (s *real) create(ctx context.Context, tx *postgres.Tx, o createJob, at time
 	if n := o.Spec.MaxExecutions; n > 0 {
 		p.MaxExecutions = &n
 	}
-	tx.InsertJob(ctx, []db.InsertJobParams{p}).QueryRow(func(_ int, _ db.ScheduledJob, e error) { err = e })
+	tx.InsertJob(ctx, []db.InsertJobParams{p}).QueryRow(func(_ int, _ db.InsertJobRow, e error) { err = e })
 	return err
 }
 
