@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -131,6 +132,11 @@ func TestAJobIsWrittenThroughItsView(t *testing.T) {
 			t.Errorf("%s and back (-before +after):\n%s", column, diff)
 		}
 	}
+	if n := count(t, conn, `SELECT count(*) FROM (
+		SELECT attname FROM pg_attribute WHERE attrelid IN ('job_definitions'::regclass, 'job_schedule'::regclass) AND attnum > 0 AND NOT attisdropped AND attname <> 'job_id'
+		EXCEPT SELECT attname FROM pg_attribute WHERE attrelid = 'scheduled_jobs'::regclass) missing`); n != 0 {
+		t.Errorf("%d columns of the tables are not in the view", n)
+	}
 	for _, column := range []string{"id", "tenant_id"} {
 		if _, err := conn.Exec(t.Context(), fmt.Sprintf("UPDATE scheduled_jobs SET %s = gen_random_uuid()", column)); err == nil {
 			t.Errorf("%s of a job was changed", column)
@@ -138,36 +144,51 @@ func TestAJobIsWrittenThroughItsView(t *testing.T) {
 	}
 }
 
+// meanwhile has a session make a change while another statement waits for the job.
+type meanwhile struct{ conn, holder, watch *pgx.Conn }
+
+func meanwhileIn(t *testing.T, database *pgtest.Database) meanwhile {
+	t.Helper()
+	return meanwhile{connect(t, database.AdminURL), connect(t, database.AdminURL), connect(t, database.AdminURL)}
+}
+
+func (m meanwhile) change(t *testing.T, change string, then func() error) {
+	t.Helper()
+	exec(t, m.holder, "BEGIN")
+	exec(t, m.holder, change)
+	ended := make(chan error, 1)
+	go func() { ended <- then() }()
+	const blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+	for begun := clock.Now(); count(t, m.watch, blocked) == 0; {
+		if clock.Now().Sub(begun) > pgtest.Patience {
+			t.Fatal("nobody waits for the job")
+		}
+	}
+	exec(t, m.holder, "COMMIT")
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addJob stores a job through the view.
+func addJob(t *testing.T, conn *pgx.Conn) (tenant, id uuid.UUID) {
+	t.Helper()
+	tenant, id = uuid.New(), uuid.New()
+	exec(t, conn, "INSERT INTO tenants (id, name) VALUES ($1, 'x')", tenant)
+	exec(t, conn, `INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds, next_execution_at)
+		VALUES ($1, $2, 'x', 'ada', 'http', '{}', 1, 1, '2030-01-01')`, id, tenant)
+	return tenant, id
+}
+
 // A statement that waited for somebody who holds a job leaves it alone through the view, as it
 // would find it another one in a table; and one that asks for a run sees what was committed.
 func TestAJobThatChangedMeanwhile(t *testing.T) {
 	t.Parallel()
-	database := pgtest.New(t)
-	conn, holder, watch := connect(t, database.AdminURL), connect(t, database.AdminURL), connect(t, database.AdminURL)
-	tenant, id := uuid.New(), uuid.New()
-	exec(t, conn, "INSERT INTO tenants (id, name) VALUES ($1, 'x')", tenant)
-	exec(t, conn, `INSERT INTO scheduled_jobs (id, tenant_id, name, created_by, job_type, config, max_attempts, timeout_seconds)
-		VALUES ($1, $2, 'x', 'ada', 'http', '{}', 1, 1)`, id, tenant)
-	meanwhile := func(change string, then func() error) {
-		t.Helper()
-		exec(t, holder, "BEGIN")
-		exec(t, holder, change)
-		ended := make(chan error, 1)
-		go func() { ended <- then() }()
-		const blocked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-		for begun := clock.Now(); count(t, watch, blocked) == 0; {
-			if clock.Now().Sub(begun) > pgtest.Patience {
-				t.Fatal("nobody waits for the job")
-			}
-		}
-		exec(t, holder, "COMMIT")
-		if err := <-ended; err != nil {
-			t.Fatal(err)
-		}
-	}
+	m := meanwhileIn(t, pgtest.New(t))
+	tenant, id := addJob(t, m.conn)
 	var version int32
-	meanwhile("UPDATE scheduled_jobs SET version = 2, name = 'y'", func() (err error) {
-		db.New(conn).LockJobToRun(t.Context(), []db.LockJobToRunParams{{TenantID: tenant, ID: id}}).QueryRow(func(_ int, row db.LockJobToRunRow, e error) {
+	m.change(t, "UPDATE scheduled_jobs SET version = 2, name = 'y'", func() (err error) {
+		db.New(m.conn).LockJobToRun(t.Context(), []db.LockJobToRunParams{{TenantID: tenant, ID: id}}).QueryRow(func(_ int, row db.LockJobToRunRow, e error) {
 			version, err = row.Version, e
 		})
 		return err
@@ -175,21 +196,78 @@ func TestAJobThatChangedMeanwhile(t *testing.T) {
 	if version != 2 {
 		t.Errorf("a run of version %d of the job, want 2: the edit was committed before it was locked", version)
 	}
-	var stopped int64
-	meanwhile("UPDATE scheduled_jobs SET status = 'paused'", func() error {
-		tag, err := conn.Exec(t.Context(), "UPDATE scheduled_jobs SET status = 'inactive' WHERE status = 'active'")
-		stopped = tag.RowsAffected()
-		return err
-	})
-	if n := count(t, conn, "SELECT count(*) FROM scheduled_jobs WHERE status = 'paused'"); stopped != 0 || n != 1 {
-		t.Errorf("%d jobs were stopped, and %d are paused, want 0 and 1", stopped, n)
+	for _, test := range []struct{ change, statement string }{
+		{"UPDATE scheduled_jobs SET status = 'paused'", "UPDATE scheduled_jobs SET status = 'inactive' WHERE status = 'active'"},
+		{"UPDATE scheduled_jobs SET status = 'inactive'", "DELETE FROM scheduled_jobs WHERE status = 'paused'"},
+		{"UPDATE scheduled_jobs SET deleted_at = now()", "UPDATE scheduled_jobs SET last_execution_at = now() WHERE deleted_at IS NULL"},
+	} {
+		m.change(t, test.change, func() error {
+			tag, err := m.conn.Exec(t.Context(), test.statement)
+			if n := tag.RowsAffected(); n != 0 {
+				t.Errorf("%s: %d jobs were written, want 0", test.statement, n)
+			}
+			return err
+		})
 	}
-	meanwhile("UPDATE scheduled_jobs SET status = 'inactive'", func() error {
-		tag, err := conn.Exec(t.Context(), "DELETE FROM scheduled_jobs WHERE status = 'paused'")
-		stopped = tag.RowsAffected()
-		return err
-	})
-	if n := count(t, conn, "SELECT count(*) FROM scheduled_jobs"); stopped != 0 || n != 1 {
-		t.Errorf("%d jobs were deleted, and %d are left, want 0 and 1", stopped, n)
+}
+
+// A statement that waited for a job writes what it sets, as LockJobToRun of the version before does,
+// and no column that somebody else wrote meanwhile. It returns the job as it is now.
+func TestAWriteKeepsWhatChangedMeanwhile(t *testing.T) {
+	t.Parallel()
+	m := meanwhileIn(t, pgtest.New(t))
+	addJob(t, m.conn)
+	const advance = `UPDATE scheduled_jobs SET next_execution_at = next_execution_at + interval '1 day', execution_count = execution_count + 1,
+		last_execution_at = '2029-01-01', catch_up_until = '2031-01-01'`
+	for _, test := range []struct{ name, change, statement string }{
+		{"an advance, and a run", advance, "UPDATE scheduled_jobs SET last_execution_at = '2029-06-01'"},
+		{"an advance, and an audit", advance, "UPDATE scheduled_jobs SET audited_at = '2032-01-01', audit_difference = 7"},
+		{"an advance, and another's count", advance, "UPDATE scheduled_jobs SET execution_count = execution_count + 1"},
+		{"an edit, and a run", "UPDATE scheduled_jobs SET version = version + 1, name = 'y', config = '{\"y\": 1}'", "UPDATE scheduled_jobs SET last_execution_at = '2029-07-01'"},
+		{"a pause, and a cancellation", "UPDATE scheduled_jobs SET status = 'paused', status_by = 'ada', paused_until = '2030-01-01'", "UPDATE scheduled_jobs SET generation = generation + 1"},
+		{"two cancellations", "UPDATE scheduled_jobs SET generation = generation + 1", "UPDATE scheduled_jobs SET generation = generation + 1"},
+		{"a cancellation, and a new name", "UPDATE scheduled_jobs SET generation = generation + 1", "UPDATE scheduled_jobs SET tags = '{a,b}', set_name = 'y', updated_at = '2029-01-01'"},
+	} {
+		was := jobsOf(t, m.conn)
+		exec(t, m.holder, "BEGIN")
+		exec(t, m.holder, test.change)
+		exec(t, m.holder, test.statement)
+		want := jobsOf(t, m.holder)
+		exec(t, m.holder, "ROLLBACK")
+		if cmp.Equal(was, want) {
+			t.Errorf("%s: nothing changes", test.name)
+		}
+		var returned []string
+		m.change(t, test.change, func() error {
+			rows, err := m.conn.Query(t.Context(), "WITH j AS ("+test.statement+" RETURNING *) SELECT to_jsonb(j)::text FROM j")
+			if err == nil {
+				returned, err = pgx.CollectRows(rows, pgx.RowTo[string])
+			}
+			return err
+		})
+		for what, got := range map[string][]string{"the job": jobsOf(t, m.conn), "what was returned": returned} {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("%s: %s, as it would be one after the other (-want +got):\n%s", test.name, what, diff)
+			}
+		}
+	}
+}
+
+// A deleted definition takes its schedule with it, and a status that no schedule follows is refused.
+func TestNoScheduleIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, pgtest.New(t).AdminURL)
+	_, id := addJob(t, conn)
+	exec(t, conn, "SET session_replication_role = replica")
+	exec(t, conn, "DELETE FROM job_definitions WHERE id = $1", id)
+	exec(t, conn, "RESET session_replication_role")
+	if n := count(t, conn, "SELECT count(*) FROM job_schedule"); n != 0 {
+		t.Errorf("%d schedules are left without a job", n)
+	}
+	_, id = addJob(t, conn)
+	exec(t, conn, "DELETE FROM job_schedule WHERE job_id = $1", id)
+	_, err := conn.Exec(t.Context(), "UPDATE job_definitions SET status = 'paused' WHERE id = $1", id)
+	if err == nil || !strings.Contains(err.Error(), "the schedule of job "+id.String()) {
+		t.Errorf("a status that no schedule follows is written; %v", err)
 	}
 }
