@@ -63,7 +63,7 @@ ORDER BY created_at DESC, id DESC LIMIT @page_size;
 -- Walks scheduled_jobs_list from the position of the last page, over scan_rows
 -- rows at most, however few the filters leave. Each row is filtered: under
 -- row-level security no index can answer them, because their operators are not
--- leakproof, and every further index over this table would cost each promotion a
+-- leakproof, and every further index over this table would cost each edit of a job a
 -- write. The last row that was read comes back although it may not fit: the next
 -- page begins after it. The plan is made for each call (see postgres.InList), and
 -- oldest_first leaves it one order, that of the index or the reverse.
@@ -405,9 +405,9 @@ SELECT job_id FROM job_schedule WHERE job_id = ANY (@ids::uuid[]) ORDER BY job_i
 -- what it held back is treated as the job's misfire policy says. Skips rows
 -- that somebody is changing: the next sweep sees what became of them.
 WITH over AS MATERIALIZED (
-    SELECT id FROM scheduled_jobs
-    WHERE status = 'paused' AND paused_until <= coalesce(sqlc.narg(now)::timestamptz, now())
-    ORDER BY paused_until LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
+    SELECT d.id FROM job_schedule s JOIN job_definitions d ON d.id = s.job_id
+    WHERE d.status = 'paused' AND d.paused_until <= coalesce(sqlc.narg(now)::timestamptz, now())
+    ORDER BY d.paused_until LIMIT 500 FOR NO KEY UPDATE SKIP LOCKED
 )
 UPDATE scheduled_jobs j SET
     status = 'active', status_reason = 'the pause was over', status_by = 'system', status_at = coalesce(sqlc.narg(now)::timestamptz, now()),
@@ -423,14 +423,15 @@ WHERE id = ANY (@ids::uuid[]) AND status = 'active';
 
 -- name: ListJobsToAudit :many
 -- Cross-tenant: the auditor. A sample of jobs that were left alone for the
--- whole window, from a random id on.
-SELECT id, tenant_id, version, job_type, cron_expression, timezone, interval_ms, run_at, anchor_at, start_date, end_date,
-       jitter_seconds, dst_gap, dst_overlap, calendars, max_executions, timeout_seconds, priority, max_concurrent, overlap_policy,
-       overlap_queue_limit, concurrency_key, misfire_policy, misfire_limit, misfire_grace_seconds, next_execution_at, created_at, updated_at, status_at,
+-- whole window, from an id on. Says so of each table: a condition on the id of the view would
+-- reach one of them, and the other would be walked from its first row.
+SELECT d.id, d.tenant_id, d.version, d.job_type, d.cron_expression, d.timezone, d.interval_ms, d.run_at, d.anchor_at, d.start_date, d.end_date,
+       d.jitter_seconds, d.dst_gap, d.dst_overlap, d.calendars, d.max_executions, d.timeout_seconds, d.priority, d.max_concurrent, d.overlap_policy,
+       d.overlap_queue_limit, d.concurrency_key, d.misfire_policy, d.misfire_limit, d.misfire_grace_seconds, s.next_execution_at, d.created_at, d.updated_at, d.status_at,
        coalesce(sqlc.narg(now)::timestamptz, now())::timestamptz AS at
-FROM scheduled_jobs
-WHERE status = 'active' AND next_execution_at IS NOT NULL AND id >= @from_id::uuid
-ORDER BY id LIMIT @sample_size;
+FROM job_schedule s JOIN job_definitions d ON d.id = s.job_id
+WHERE s.status = 'active' AND s.next_execution_at IS NOT NULL AND s.job_id >= @from_id::uuid AND d.id >= @from_id::uuid
+ORDER BY s.job_id LIMIT @sample_size;
 
 -- name: RecordAudit :exec
 -- Cross-tenant: the auditor. Skips jobs that somebody else holds: while it waited for one

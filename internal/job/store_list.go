@@ -51,7 +51,7 @@ const (
 	// scanRows is how many rows a page reads at most, whatever its filters leave.
 	scanRows = 10_000
 	// maxSorted is how many jobs an order other than createdAt sorts, some 20 ms of
-	// PostgreSQL. An index for each order would cost each promotion a write.
+	// PostgreSQL. An index for each order would cost each edit of a job a write.
 	maxSorted = 10_000
 )
 

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/scheduler-service/scheduler/internal/breaker"
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/loop"
@@ -41,7 +39,7 @@ const (
 // Passes is what a process that maintains does again and again.
 func (m *Maintainer) Passes() []loop.Pass {
 	called := slices.Concat(m.calledPasses(), m.c.Elsewhere)
-	calls := callsOf(called)
+	calls, sample := callsOf(called), anyID(clock.Now())
 	return append(called, []loop.Pass{
 		{Name: "find-work", Every: findEvery, Do: func(ctx context.Context, turn *loop.Turn) error {
 			found, err := m.FindWork(ctx, time.Time{})
@@ -55,7 +53,8 @@ func (m *Maintainer) Passes() []loop.Pass {
 			return nil
 		}},
 		{Name: "reconcile-schedules", Every: time.Minute, Do: func(ctx context.Context, _ *loop.Turn) error {
-			_, err := m.ReconcileSchedules(ctx, time.Time{}, uuid.New())
+			report, err := m.ReconcileSchedules(ctx, time.Time{}, sample)
+			sample = report.Next // also after an error: jobs that cannot be compared keep no others from their turn
 			return err
 		}},
 		{Name: "reconcile-running", Every: time.Minute, Do: func(ctx context.Context, _ *loop.Turn) error {

@@ -2,7 +2,9 @@ package maintenance
 
 import (
 	"context"
+	"encoding/binary"
 	"iter"
+	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -28,22 +30,25 @@ const (
 
 // SchedulesReport is what ReconcileSchedules found.
 type SchedulesReport struct {
-	Jobs      int // compared
-	Times     int // scheduled times among them
-	Differing int // jobs with more or fewer rows than scheduled times
+	Jobs      int       // compared
+	Times     int       // scheduled times among them
+	Differing int       // jobs with more or fewer rows than scheduled times
+	Next      uuid.UUID // where the next sample goes on
 }
 
 // ReconcileSchedules compares, for a sample of jobs, the scheduled times of the
 // last hour with the rows that stand for them, and records the difference on
-// the job, in the log and in a metric. It takes the sample from an id on, a
-// random one in production, so that each job's turn comes. A zero now means the
-// database's clock.
+// the job, in the log and in a metric. It takes the sample from an id on: that of the report
+// before, so that each job's turn comes. A zero now means the database's clock.
 func (m *Maintainer) ReconcileSchedules(ctx context.Context, now time.Time, from uuid.UUID) (SchedulesReport, error) {
 	jobs, err := m.store.sample(ctx, now, from)
 	if err != nil {
-		return SchedulesReport{}, err
+		return SchedulesReport{Next: from}, err
 	}
-	var report SchedulesReport
+	report := SchedulesReport{Next: from}
+	if len(jobs) > 0 {
+		report.Next = jobs[len(jobs)-1].id
+	}
 	var found []difference
 	for some := range pieces(m.comparable(ctx, jobs)) {
 		differing, err := m.compare(ctx, some, &report)
@@ -60,6 +65,17 @@ func (m *Maintainer) ReconcileSchedules(ctx context.Context, now time.Time, from
 			return nil
 		},
 	}.All(found)
+}
+
+// anyID is where the samples of a process begin: the id of a job that was made at some moment of
+// the last year. An id begins with its time, so a wholly random one lies behind all of them.
+func anyID(now time.Time) uuid.UUID {
+	const year = 365 * 24 * time.Hour
+	id := uuid.New()
+	var made [8]byte
+	binary.BigEndian.PutUint64(made[:], uint64(now.Add(-rand.N(year)).UnixMilli())<<16)
+	copy(id[:6], made[:])
+	return id
 }
 
 // comparison is a job whose rows can be counted.

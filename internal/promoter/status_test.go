@@ -3,6 +3,7 @@ package promoter_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/fault"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
+	"github.com/scheduler-service/scheduler/internal/loop"
 	"github.com/scheduler-service/scheduler/internal/postgres/refusal"
 )
 
@@ -257,6 +259,27 @@ func TestAuditFindsWhatIsMissingAndWhatIsTooMuch(t *testing.T) {
 		if got.AuditDifference == nil || *got.AuditDifference != want.difference {
 			t.Errorf("%s: difference %v, want %d", got.Name, got.AuditDifference, want.difference)
 		}
+	}
+}
+
+// The samples of one process go on where the last one ended, and come to every job.
+func TestEachJobIsReconciledInTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	const jobs = 250 // two samples and a half
+	for range jobs {
+		b.create(t, nil)
+	}
+	exec(t, b.database.AdminURL, "UPDATE job_definitions SET created_at = now() - interval '2 h', updated_at = now() - interval '2 h', status_at = now() - interval '2 h'")
+	passes := b.maintainer.Passes()
+	reconcile := passes[slices.IndexFunc(passes, func(p loop.Pass) bool { return p.Name == "reconcile-schedules" })]
+	for range 3 {
+		if err := reconcile.Do(t.Context(), &loop.Turn{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := b.number(t, "SELECT count(*) FROM job_schedule WHERE audited_at IS NOT NULL"); n != jobs {
+		t.Errorf("%d of %d jobs were reconciled", n, jobs)
 	}
 }
 

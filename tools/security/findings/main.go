@@ -56,6 +56,7 @@ var judged = []struct{ rule, in, reason string }{
 	{"G404", "internal/dispatch", "where a search begins, which nobody gains by guessing"},
 	{"G404", "internal/executor/command", "a name that differs from others on this machine"},
 	{"G404", "internal/executor/runner/guest", "Math.random of a script, which promises no secrecy"},
+	{"G404", "internal/maintenance", "where a sample begins, which nobody gains by guessing"},
 	{"G404", "internal/monitor/intake", "jitter, which nobody gains by guessing"},
 	{"G404", "internal/postgres", "the same"},
 	{"G404", "internal/queue", "the same"},
