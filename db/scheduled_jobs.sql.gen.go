@@ -1408,6 +1408,30 @@ func (q *Queries) LockJobs(ctx context.Context, ids []uuid.UUID) ([]uuid.UUID, e
 	return items, nil
 }
 
+const MendSchedule = `-- name: MendSchedule :one
+WITH removed AS (
+    DELETE FROM job_schedule s WHERE s.job_id = $1 AND NOT EXISTS (SELECT 1 FROM job_definitions d WHERE d.id = s.job_id) RETURNING 1
+),
+corrected AS (
+    UPDATE job_schedule s SET status = d.status FROM job_definitions d WHERE d.id = s.job_id AND s.job_id = $1 AND s.status <> d.status RETURNING 1
+)
+SELECT EXISTS (SELECT 1 FROM removed)::boolean AS removed, EXISTS (SELECT 1 FROM corrected)::boolean AS corrected
+`
+
+type MendScheduleRow struct {
+	Removed   bool
+	Corrected bool
+}
+
+// Cross-tenant: the promoter, for a due schedule that it has locked and whose job is not there with that
+// status. Removes it if there is no definition, and else gives it the status of the definition.
+func (q *Queries) MendSchedule(ctx context.Context, id uuid.UUID) (MendScheduleRow, error) {
+	row := q.db.QueryRow(ctx, MendSchedule, id)
+	var i MendScheduleRow
+	err := row.Scan(&i.Removed, &i.Corrected)
+	return i, err
+}
+
 const NextDue = `-- name: NextDue :one
 SELECT coalesce(j.next_execution_at, '9999-01-01 00:00:00+00')::timestamptz AS next_at,
        coalesce(j.job_id, '00000000-0000-0000-0000-000000000000')::uuid AS job_id,

@@ -341,6 +341,17 @@ UPDATE scheduled_jobs j SET
 FROM (SELECT unnest(@ids::uuid[]) AS id, unnest(@versions::int[]) AS version, unnest(@due::timestamptz[]) AS due, unnest(@reasons::text[]) AS reason) u
 WHERE j.id = u.id AND j.version = u.version AND j.next_execution_at = u.due AND j.status = 'active' RETURNING j.id;
 
+-- name: MendSchedule :one
+-- Cross-tenant: the promoter, for a due schedule that it has locked and whose job is not there with that
+-- status. Removes it if there is no definition, and else gives it the status of the definition.
+WITH removed AS (
+    DELETE FROM job_schedule s WHERE s.job_id = @id AND NOT EXISTS (SELECT 1 FROM job_definitions d WHERE d.id = s.job_id) RETURNING 1
+),
+corrected AS (
+    UPDATE job_schedule s SET status = d.status FROM job_definitions d WHERE d.id = s.job_id AND s.job_id = @id AND s.status <> d.status RETURNING 1
+)
+SELECT EXISTS (SELECT 1 FROM removed)::boolean AS removed, EXISTS (SELECT 1 FROM corrected)::boolean AS corrected;
+
 -- name: NextDue :one
 -- Cross-tenant: the promoter, which sleeps until then. In the past, with its job, when
 -- somebody else holds the row of a due job locked. Passes over the jobs that batches pass

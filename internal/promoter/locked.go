@@ -141,7 +141,7 @@ func (p *Promoter) PromoteLocked(ctx context.Context, now time.Time) (report Rep
 	for i, r := range reports {
 		left = append(left, alone[i].suspects.parts...)
 		report.Claimed, report.Promoted = report.Claimed+r.Claimed, report.Promoted+r.Promoted
-		report.Missed, report.Parked = report.Missed+r.Missed, report.Parked+r.Parked
+		report.Missed, report.Parked, report.Mended = report.Missed+r.Missed, report.Parked+r.Parked, report.Mended+r.Mended
 	}
 	p.locked.settle(left)
 	p.Wake()
@@ -164,7 +164,7 @@ func (p *Promoter) promoteLocked(ctx context.Context, turn *loop.Turn) error {
 	case err != nil: // no batch holds these jobs, so they must not wait for the rest of a failure
 		turn.Again(pauseAfterError)
 		return err
-	case report.Claimed > 0 && p.locked.any():
+	case (report.Claimed > 0 || report.Mended > 0) && p.locked.any():
 		turn.Again(0)
 	case p.locked.any():
 		turn.Again(lockedFor) // between two trials others may have the rows that the promoter needs

@@ -164,6 +164,7 @@ type Report struct {
 	Promoted int       // executions made
 	Missed   int       // scheduled times recorded as missed
 	Parked   int       // jobs made inactive, because they cannot be promoted
+	Mended   int       // due schedules that were not those of their jobs
 	Next     time.Time // when the next job is due; zero while there may be more due now
 }
 

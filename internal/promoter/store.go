@@ -32,6 +32,7 @@ type claim struct {
 	at, database time.Time     // the time that decides, and the database's clock
 	before       uuid.UUID     // where the turns of tenants go on
 	took         time.Duration // claiming them
+	mended       string        // what became of a due schedule that is nobody's; empty: there was none
 }
 
 // due says what to claim.
@@ -45,6 +46,7 @@ type due struct {
 	slow     bool        // chosen ones get less time
 	awaits   bool        // for the locks that keep the chosen ones back, see locked
 	turns    turns       // of tenants
+	had      bool        // the lock of the one chosen, after it was waited for: that is due
 	// Left out of the oldest.
 	exceptIDs, exceptTenants []uuid.UUID
 }
@@ -68,6 +70,11 @@ func (s *store) promote(ctx context.Context, d due, decide func(claim) (plan, er
 			return err
 		}
 		c.took = mark.Elapsed()
+		if d.had && len(c.jobs) == 0 {
+			if c.mended, err = mendSchedule(ctx, tx, d.chosen[0]); err != nil {
+				return err
+			}
+		}
 		if made, err = decide(c); err != nil {
 			return err
 		}
@@ -114,7 +121,8 @@ func (d *due) begin(ctx context.Context, tx *postgres.Tx) error {
 	if err != nil {
 		return d.noTurn(fmt.Errorf("wait for a due job: %w", err))
 	}
-	if len(had) > 0 && d.now.IsZero() {
+	d.had = len(had) > 0
+	if d.had && d.now.IsZero() {
 		d.now = had[0].UTC()
 		tx.At = d.now
 	}
@@ -151,6 +159,21 @@ func claimJobs(ctx context.Context, tx *postgres.Tx, d due) (c claim, err error)
 	c.jobs = dueJobs(rows)
 	c.calendars, err = schedules.Load(ctx, tx, policies(c.jobs))
 	return c, err
+}
+
+// mendSchedule says what became of a due schedule without a job that is as it says.
+func mendSchedule(ctx context.Context, tx *postgres.Tx, id uuid.UUID) (string, error) {
+	mended, err := tx.MendSchedule(ctx, id)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("mend a schedule: %w", err)
+	case mended.Removed:
+		return "removed: there is no job of that id", nil
+	case mended.Corrected:
+		return "given the status that the job has", nil
+	default:
+		return "", nil
+	}
 }
 
 // write writes the plan, and reads which job is due next. That may be now, where the batch is full

@@ -188,6 +188,10 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 		case err == nil:
 			report.add(made)
 			report.Parked += p.park(ctx, now, made.broken)
+			if c.mended != "" {
+				report.Mended++
+				p.c.Log.ErrorContext(ctx, "a due schedule was not that of its job", "job_id", d.chosen[0], "mended", c.mended)
+			}
 		case !divisible(err):
 			p.suspects.parts = append(p.suspects.parts, one)
 			return report, err
@@ -211,8 +215,9 @@ func (p *Promoter) tryParts(ctx context.Context, now time.Time, seen lanes) (rep
 // committed; else the database may be slow, and the job goes back to the others. One that
 // met a lock, of its executions for example, is waited for beside the passes.
 func (p *Promoter) accuse(ctx context.Context, now time.Time, one part, c claim, err error) (parked int) {
-	if len(c.jobs) == 0 {
-		return 0 // somebody else holds it
+	if len(c.jobs) == 0 { // somebody else holds it, or its schedule cannot be mended
+		p.c.Log.WarnContext(ctx, "a due job was not claimed, and is tried again", "job_id", one.jobs[0].id, "error", err)
+		return 0
 	}
 	if postgres.LockTimedOut(err) {
 		if one.due = c.jobs[0].due; one.awaits {

@@ -36,6 +36,7 @@ var crossTenant = map[string]string{
 	"ResumePausedJobs":       "maintenance: pauses end by themselves",
 	"ListFailingJobs":        "maintenance: jobs that fail stop",
 	"StopFailingJobs":        "maintenance",
+	"MendSchedule":           "promoter: a due schedule without its job",
 	"ListJobsToAudit":        "maintenance: a sample of all jobs",
 	"CountOutcomesOfJobs":    "maintenance",
 	"FindWork":               "maintenance",
