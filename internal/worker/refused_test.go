@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -78,6 +79,24 @@ func (b *bundle) tryAtOnce(id uuid.UUID) {
 	if e, _, err := b.executions.Cancel(b.t.Context(), b.who, id, ""); err != nil || e.Cancelling {
 		b.t.Errorf("one request to have it tried at once: %v, %v", e.Cancelling, err)
 	}
+}
+
+// A claim puts executions that it cannot start into the pool, and then is refused another one. Other
+// workers are called for the first.
+func TestARefusedClaimCallsForWhatItPooled(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	other := b.pending(func(s *job.Spec) { s.Type, s.Config = "http", []byte(`{"url":"http://example.com"}`) }) // this worker runs functions
+	keyed := b.pending(func(s *job.Spec) { s.ConcurrencyKey = "one" })
+	b.hinted()
+	b.exec(refusal.Refusal{Name: "claim", Table: "active_executions", Event: "UPDATE", Rows: "NEW.status = 'running' AND NEW.id = '" + keyed.ID.String() + "'", SQLSTATE: "22023"}.Begin())
+	var called atomic.Int32
+	w := b.start(func(c *worker.Config) { c.CallWorkers = func(context.Context) { called.Add(1) } })
+	b.hint(w, other.ID, keyed.ID)
+	eventually(t, "it is in the pool", func() bool {
+		return b.count("SELECT count(*) FROM active_executions WHERE pooled AND id = $1", other.ID) == 1
+	})
+	eventually(t, "others are called", func() bool { return called.Load() > 0 })
 }
 
 // TestRefusedOutcomeHoldsUpNobody ends five runs in one batch for each SQLSTATE
