@@ -67,3 +67,20 @@ func (p *Promoter) FailedWait(ctx context.Context, job, tenant uuid.UUID) (asked
 	err = p.promoteLocked(ctx, turn)
 	return reflect.ValueOf(turn).Elem().FieldByName("hasAgain").Bool(), err
 }
+
+// WaitTurn is a turn of the loop that waits for locked jobs, of these, and says how soon it asked to come
+// again; it did not where that is negative.
+func (p *Promoter) WaitTurn(ctx context.Context, tenant uuid.UUID, jobs ...uuid.UUID) (time.Duration, error) {
+	for _, job := range jobs {
+		p.locked.add(part{jobs: []suspect{{job, tenant}}, rows: 10})
+	}
+	turn := &loop.Turn{}
+	if err := p.promoteLocked(ctx, turn); err != nil {
+		return 0, err
+	}
+	asked := reflect.ValueOf(turn).Elem()
+	if !asked.FieldByName("hasAgain").Bool() {
+		return -1, nil
+	}
+	return time.Duration(asked.FieldByName("again").Int()), nil
+}

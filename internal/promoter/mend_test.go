@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/job"
 )
 
@@ -43,5 +45,27 @@ func TestSchedulesWithoutJobsStopNobody(t *testing.T) {
 	}
 	if got, err := b.jobs.Get(t.Context(), b.who, paused.ID); err != nil || got.Status != job.Paused {
 		t.Errorf("the paused job is %q; %v", got.Status, err)
+	}
+}
+
+// Mending goes on at once while more schedules wait for it: scans find them faster than it
+// would come to them with a pause after each two.
+func TestMendingGoesOnAtOnce(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var ids []uuid.UUID
+	for range 3 { // two are waited for at once
+		j := b.create(t, nil)
+		b.dueAt(t, j, clockIn(-time.Minute))
+		ids = append(ids, j.ID)
+	}
+	exec(t, b.database.AdminURL, "ALTER TABLE job_definitions DISABLE TRIGGER ALL")
+	exec(t, b.database.AdminURL, "DELETE FROM job_definitions")
+	exec(t, b.database.AdminURL, "ALTER TABLE job_definitions ENABLE TRIGGER ALL")
+	if again, err := b.another().WaitTurn(t.Context(), b.who.TenantID, ids...); err != nil || again != 0 {
+		t.Errorf("with one left it comes again after %v, %v; want at once", again, err)
+	}
+	if n := b.number(t, "SELECT count(*) FROM job_schedule"); n != 1 {
+		t.Errorf("%d schedules are left after a turn, want 1", n)
 	}
 }
