@@ -107,7 +107,8 @@ func (r *running) get(t *testing.T, path string) (status int, closes bool, body 
 }
 
 // sends writes text again and again with a pause before each, until the other
-// side closes, and gives how long that took.
+// side closes, and gives how long that took by the bubble's clock. A count of
+// pauses would give one too few where the last one and the time-out end together.
 func (r *running) sends(t *testing.T, first, again string, pause time.Duration) time.Duration {
 	t.Helper()
 	conn, ok := r.listener.dial()
@@ -115,8 +116,7 @@ func (r *running) sends(t *testing.T, first, again string, pause time.Duration) 
 		t.Fatal("nobody accepts")
 	}
 	defer func() { _ = conn.Close() }()
-	began, gone := time.NewTimer(time.Hour), make(chan struct{})
-	defer began.Stop()
+	began, gone := clock.Start(), make(chan struct{})
 	go func() {
 		_, _ = io.Copy(io.Discard, conn) // until the server closes
 		close(gone)
@@ -124,13 +124,11 @@ func (r *running) sends(t *testing.T, first, again string, pause time.Duration) 
 	if _, err := io.WriteString(conn, first); err != nil {
 		t.Fatal(err)
 	}
-	var took time.Duration
 	for {
 		select {
 		case <-gone:
-			return took
+			return began.Elapsed()
 		case <-time.After(pause):
-			took += pause
 			_, _ = io.WriteString(conn, again)
 		}
 	}
