@@ -48,7 +48,7 @@ const (
 	// lookEvery is how often a consumer looks into all lanes although nobody rang: a
 	// message may be lost with its connection, and asynq itself puts back what a
 	// consumer that died had taken. Where nothing waits it is one command for all lanes.
-	lookEvery = 250 * time.Millisecond
+	lookEvery = 500 * time.Millisecond
 	// bareFor is for how long nothing waits in a delay after a look that found nothing there.
 	// Delays are of a second and more, so what is sent after the look is not due before.
 	bareFor = 2 * lookEvery
@@ -170,10 +170,7 @@ func (b *bell) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		if !ok {
 			return next(ctx, cmd)
 		}
-		why, err := b.ask(ctx, lane), error(nil)
-		if why == unsure {
-			why, err = b.look(ctx, next)
-		}
+		why, err := b.reasonToAsk(ctx, lane, next)
 		if err != nil {
 			b.ring(lane)
 			cmd.SetErr(err)
@@ -191,6 +188,17 @@ func (b *bell) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		return err
 	}
+}
+
+// reasonToAsk says why to ask a lane now. A look that finds nothing goes on waiting here: asynq
+// would sleep and ask again, which wakes up an idle process once more for each look.
+func (b *bell) reasonToAsk(ctx context.Context, lane Lane, next redis.ProcessHook) (why reason, err error) {
+	for why = b.ask(ctx, lane); why == unsure; why = b.ask(ctx, lane) {
+		if why, err = b.look(ctx, next); err != nil || why != empty {
+			return why, err
+		}
+	}
+	return why, nil
 }
 
 // popped is the lane from which a command takes a hint: of asynq's scripts the one whose

@@ -99,7 +99,7 @@ func NewConsumer(cfg Config, handle Handler, log *slog.Logger) (*Consumer, error
 }
 
 // Away says that the last command to Redis failed, so that no hints come. An
-// idle consumer looks into the lanes four times a second and each command ends within
+// idle consumer looks into the lanes twice a second and each command ends within
 // a second, so this is little older, also when Redis answers nothing at all.
 // It costs an atomic read. Before Run it is false.
 func (c *Consumer) Away() bool { return c.away.Load() }

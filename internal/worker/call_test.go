@@ -181,6 +181,9 @@ func TestAWorkerThatIsNeededDoesNotFollow(t *testing.T) {
 func TestAFollowerHearsItself(t *testing.T) {
 	t.Parallel()
 	s := newPoller(1)
+	if r := s.restIdle(false); r != (rests{wait: pollMax}) {
+		t.Errorf("one that did not ask rests for %v", r)
+	}
 	if r := s.restIdle(true); r != (rests{rest: pollMin, deaf: pollMin, wait: pollMax}) {
 		t.Errorf("one that leads rests for %v", r)
 	}

@@ -254,15 +254,16 @@ func evenRests(d time.Duration) rests { return rests{d, d, d, d} }
 // restIdle is how long no call is heard while nothing waits. A worker that follows hears other processes some
 // seven times a second at most, each worker at times of its own.
 func (s *poller) restIdle(asked bool) rests {
-	if asked {
-		s.noteRace(pollResult{})
+	if !asked {
+		return rests{wait: pollMax} // it cost nothing
 	}
+	s.noteRace(pollResult{})
 	rest := pollMin
-	if asked && !s.worker.byCallsAlone() {
+	if !s.worker.byCallsAlone() {
 		rest = pollCalm
 	}
 	deaf := rest
-	if asked && s.follows() {
+	if s.follows() {
 		deaf = pollMin + rand.N(pollMax-pollMin)
 	}
 	return rests{0, rest, deaf, pollMax}
