@@ -204,6 +204,69 @@ func TestClaimsWaitBriefly(t *testing.T) {
 	}
 }
 
+// A claim of one tenant's executions looks at the permits, locks the row that counts, and looks
+// again: the tenant may have been suspended between the two, and its permits used up.
+func TestAClaimOfOneTenantLooksAgain(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]struct{ meanwhile, after string }{
+		"permits": {"UPDATE running_shards SET permits = 0", "SELECT 1"},
+		"status":  {"UPDATE running_counts SET suspended = true", "UPDATE running_counts SET suspended = false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := setup(t)
+			store, worker, tx := holding(t, b, dispatch.Config{})
+			ofKeys(t, b, store, worker) // which deals the permits
+			ids := []uuid.UUID{b.pending(nil).ID}
+			b.exec(`DO $$ BEGIN EXECUTE (SELECT replace(pg_get_functiondef(p.oid), 's.shard = own AND p.permits', 's.shard = own AND (SELECT pg_advisory_xact_lock(1)) IS NOT NULL AND p.permits')
+				FROM pg_proc p WHERE p.proname = 'start_runs' AND p.pronargs = 7); END $$`)
+			if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(1)"); err != nil {
+				t.Fatal(err)
+			}
+			var won []dispatch.Claimed
+			var failure error
+			var claim sync.WaitGroup
+			claim.Go(func() { won, _, _, failure = store.Claim(t.Context(), worker, uuid.New(), ids) })
+			eventually(t, "the claim has looked", func() bool {
+				return b.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'") == 1
+			})
+			b.exec(change.meanwhile)
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			claim.Wait()
+			if failure != nil || len(won) != 0 {
+				t.Errorf("claimed %d, %v; want none", len(won), failure)
+			}
+			b.exec(change.after)
+			if won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), ids); err != nil || len(won) != 1 {
+				t.Errorf("claimed %d once it may, %v", len(won), err)
+			}
+		})
+	}
+}
+
+// A claim of one tenant's executions waits briefly, too, for a claim of its shard.
+func TestAClaimOfOneTenantWaitsBriefly(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	store, worker, tx := holding(t, b, dispatch.Config{})
+	ofKeys(t, b, store, worker)
+	ids := []uuid.UUID{b.pending(nil).ID}
+	if _, err := tx.Exec(t.Context(), "SELECT 1 FROM running_shards WHERE tenant_id = $1 FOR UPDATE", b.who.TenantID); err != nil {
+		t.Fatal(err)
+	}
+	if won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), ids); err != nil || len(won) != 0 {
+		t.Errorf("claimed %d, %v; want none", len(won), err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if won, _, _, err := store.Claim(t.Context(), worker, uuid.New(), ids); err != nil || len(won) != 1 {
+		t.Errorf("claimed %d once the row is free, %v", len(won), err)
+	}
+}
+
 // A poll whose claim waits for a count has no turn any more: other workers poll meanwhile. On
 // the commit before, they waited until its commit was answered.
 func TestPollsDoNotWaitForClaims(t *testing.T) {
