@@ -176,6 +176,9 @@ func TestListsReadAPage(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+				if mode == "force_generic_plan" && test.name == "audit of an object" {
+					continue // postgres.InList has it planned for each call
+				}
 				plan := pgtest.Explain(t, conn, mode, tenantID, func(ctx context.Context, s *pgtest.Statement) error { return test.ask(ctx, db.New(s)) })
 				plan.Walk(func(n pgtest.PlanNode) {
 					if n.Relation != "" && n.Loops > 0 && (n.Touched() > test.most || n.Type == "Seq Scan" && !empty[n.Relation]) {

@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // errTakenDown is what a Statement answers instead of rows.
@@ -95,6 +97,9 @@ func (n PlanNode) Buffers() float64 { return n.Hit + n.Read }
 // Explain runs what ask sends to the Statement, of a tenant (uuid.Nil: of none)
 // and with a plan_cache_mode ("auto" where nothing is to be forced), tells how
 // it was run and takes it back.
+//
+// The statement is prepared and executed by name. EXPLAIN of a statement with parameters has the
+// plan for their values in every mode.
 func Explain(t testing.TB, conn *pgx.Conn, mode string, tenantID uuid.UUID, ask func(context.Context, *Statement) error) PlanNode {
 	t.Helper()
 	var s Statement
@@ -113,8 +118,9 @@ func Explain(t testing.TB, conn *pgx.Conn, mode string, tenantID uuid.UUID, ask 
 	if _, err := tx.Exec(t.Context(), "SELECT set_config('app.tenant_id', $1, true), set_config('plan_cache_mode', $2, true)", tenant, mode); err != nil {
 		t.Fatal(err)
 	}
+	defer func() { _ = conn.PgConn().Deallocate(t.Context(), explained) }()
 	var text []byte
-	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+s.sql, s.args...).Scan(&text); err != nil {
+	if err := tx.QueryRow(t.Context(), "EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+prepared(t, tx, s), pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
 		t.Fatalf("%v: %s", err, s.sql)
 	}
 	var plans []struct{ Plan PlanNode }
@@ -122,4 +128,30 @@ func Explain(t testing.TB, conn *pgx.Conn, mode string, tenantID uuid.UUID, ask 
 		t.Fatal(err, len(plans))
 	}
 	return plans[0].Plan
+}
+
+// explained is the name of the statement that Explain prepares.
+const explained = "explained"
+
+// prepared prepares a statement and returns the command that executes it.
+func prepared(t testing.TB, tx pgx.Tx, s Statement) string {
+	t.Helper()
+	d, err := tx.Conn().PgConn().Prepare(t.Context(), explained, s.sql, nil)
+	if err != nil {
+		t.Fatalf("%v: %s", err, s.sql)
+	}
+	values := make([]string, len(s.args))
+	for i, arg := range s.args {
+		text, err := tx.Conn().TypeMap().Encode(d.ParamOIDs[i], pgtype.TextFormatCode, arg, nil)
+		if err != nil {
+			t.Fatalf("%v: parameter %d of %s", err, i+1, s.sql)
+		}
+		if values[i] = "NULL"; text != nil {
+			values[i] = "'" + strings.ReplaceAll(string(text), "'", "''") + "'"
+		}
+	}
+	if len(values) == 0 {
+		return "EXECUTE " + explained
+	}
+	return "EXECUTE " + explained + "(" + strings.Join(values, ", ") + ")"
 }
