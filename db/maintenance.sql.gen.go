@@ -27,7 +27,7 @@ SELECT
      OR EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
                 AND EXISTS (SELECT 1 FROM active_executions e WHERE e.tenant_id = t.id OFFSET 0)))::boolean AS cancel,
     (EXISTS (SELECT 1 FROM tenants t WHERE t.status IN ('suspended', 'deleting')
-             AND (t.status = 'deleting' OR EXISTS (SELECT 1 FROM job_definitions j WHERE j.tenant_id = t.id AND j.status = 'active' AND j.deleted_at IS NULL)))
+             AND (t.status = 'deleting' OR t.id = (SELECT s.tenant_id FROM job_schedule s WHERE s.tenant_id >= t.id AND s.status = 'active' ORDER BY s.tenant_id LIMIT 1)))
      OR EXISTS (SELECT 1 FROM held h JOIN tenants t ON t.id = h.tenant_id WHERE t.status = 'active'))::boolean AS suspend,
     (EXISTS (SELECT 1 FROM job_definitions j WHERE j.status = 'paused' AND j.paused_until <= coalesce($1::timestamptz, now()))
      OR EXISTS (SELECT 1 FROM job_executions f
