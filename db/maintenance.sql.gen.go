@@ -81,6 +81,8 @@ type FindWorkRow struct {
 // Each condition is that of the pass's own statements or a wider one; all read the
 // beginning of an index, and of the jobs that are held one of each tenant. settled is
 // how far those stay behind that read what ended (package settled).
+// An active schedule of a tenant is looked for in the order of tenants, from its id on. If its id were
+// asked for alone, the planner would read the schedules of all tenants in the order of their times.
 func (q *Queries) FindWork(ctx context.Context, arg FindWorkParams) (FindWorkRow, error) {
 	row := q.db.QueryRow(ctx, FindWork, arg.Now, arg.Settled)
 	var i FindWorkRow

@@ -4,6 +4,8 @@
 -- Each condition is that of the pass's own statements or a wider one; all read the
 -- beginning of an index, and of the jobs that are held one of each tenant. settled is
 -- how far those stay behind that read what ended (package settled).
+-- An active schedule of a tenant is looked for in the order of tenants, from its id on. If its id were
+-- asked for alone, the planner would read the schedules of all tenants in the order of their times.
 WITH RECURSIVE held AS (
     (SELECT j.tenant_id FROM job_definitions j WHERE j.status = 'paused' AND j.status_by = 'platform' ORDER BY j.tenant_id LIMIT 1)
     UNION ALL
