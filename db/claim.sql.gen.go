@@ -265,33 +265,35 @@ func (q *Queries) CommitWithoutFlush(ctx context.Context) error {
 }
 
 const ListUnclaimedExecutions = `-- name: ListUnclaimedExecutions :many
-SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot, e.awaits_turn AS limited
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot, e.awaits_turn AS limited,
+       (e.job_type = ANY ($1::text[]))::boolean AS left_to_others
 FROM active_executions e
-WHERE e.id = ANY ($1::uuid[]) AND e.status IN ('pending', 'retrying')
-  AND CASE WHEN e.awaits_turn THEN e.job_type <> ALL ($2::text[]) ELSE NOT e.pooled END
+WHERE e.id = ANY ($2::uuid[]) AND e.status IN ('pending', 'retrying')
+  AND CASE WHEN e.awaits_turn THEN e.job_type <> ALL ($1::text[]) ELSE NOT e.pooled END
   AND e.available_at <= coalesce($3::timestamptz, now()) AND e.cancel_requested_at IS NULL
 ORDER BY e.job_id, e.id
 `
 
 type ListUnclaimedExecutionsParams struct {
-	Ids       []uuid.UUID
 	LeftTypes []string
+	Ids       []uuid.UUID
 	Now       *time.Time
 }
 
 type ListUnclaimedExecutionsRow struct {
-	ID        uuid.UUID
-	JobID     uuid.UUID
-	NeedsSlot bool
-	Limited   bool
+	ID           uuid.UUID
+	JobID        uuid.UUID
+	NeedsSlot    bool
+	Limited      bool
+	LeftToOthers bool
 }
 
 // Cross-tenant: the worker. Executions that ClaimExecutions was asked for and that
 // still wait. limited: it waits for a concurrency slot (needs_slot) or has a
 // concurrency key, so ClaimLimitedExecutions claims it. Otherwise nobody polls it
-// yet: this worker does not run its type, or a limit of its tenant is met.
+// yet: this worker leaves its type to others (left_to_others), or a limit of its tenant is met.
 func (q *Queries) ListUnclaimedExecutions(ctx context.Context, arg ListUnclaimedExecutionsParams) ([]ListUnclaimedExecutionsRow, error) {
-	rows, err := q.db.Query(ctx, ListUnclaimedExecutions, arg.Ids, arg.LeftTypes, arg.Now)
+	rows, err := q.db.Query(ctx, ListUnclaimedExecutions, arg.LeftTypes, arg.Ids, arg.Now)
 	if err != nil {
 		return nil, err
 	}
@@ -304,6 +306,7 @@ func (q *Queries) ListUnclaimedExecutions(ctx context.Context, arg ListUnclaimed
 			&i.JobID,
 			&i.NeedsSlot,
 			&i.Limited,
+			&i.LeftToOthers,
 		); err != nil {
 			return nil, err
 		}

@@ -43,8 +43,9 @@ RETURNING e.id, e.tenant_id, e.job_id, e.job_version, e.scheduled_at, e.trigger_
 -- Cross-tenant: the worker. Executions that ClaimExecutions was asked for and that
 -- still wait. limited: it waits for a concurrency slot (needs_slot) or has a
 -- concurrency key, so ClaimLimitedExecutions claims it. Otherwise nobody polls it
--- yet: this worker does not run its type, or a limit of its tenant is met.
-SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot, e.awaits_turn AS limited
+-- yet: this worker leaves its type to others (left_to_others), or a limit of its tenant is met.
+SELECT e.id, e.job_id, (e.concurrency_limit > 0)::boolean AS needs_slot, e.awaits_turn AS limited,
+       (e.job_type = ANY (@left_types::text[]))::boolean AS left_to_others
 FROM active_executions e
 WHERE e.id = ANY (@ids::uuid[]) AND e.status IN ('pending', 'retrying')
   AND CASE WHEN e.awaits_turn THEN e.job_type <> ALL (@left_types::text[]) ELSE NOT e.pooled END

@@ -18,8 +18,10 @@ import (
 // a limit of its tenant left behind: other workers find it there, and so
 // does the search for the next execution. Held are executions that it did not try,
 // because somebody else holds their job locked: a claim soon after may find it free.
-// Pooled says that it pooled some, so other workers should be called.
-func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) (won []Claimed, held []uuid.UUID, pooled bool, err error) {
+// ForOthers says that it pooled some that this worker leaves to others, so they should be called.
+// They are not called for what a limit left behind: the worker that makes room under the limit polls for it,
+// and a call makes the whole fleet ask for what nobody may run.
+func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.UUID) (won []Claimed, held []uuid.UUID, forOthers bool, err error) {
 	q := s.queries()
 	won, err = claimReady(ctx, q, db.ClaimExecutionsParams{WorkerID: &worker, LeaseToken: &token, Ids: ids, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning()})
 	if err != nil || len(won) == len(ids) {
@@ -29,19 +31,19 @@ func (s *Store) Claim(ctx context.Context, worker, token uuid.UUID, ids []uuid.U
 	if err != nil {
 		return nil, nil, false, fmt.Errorf("list executions that were not claimed: %w", postgres.Fault(err))
 	}
-	limited, unpooled := sortUnclaimed(left)
-	if pooled = len(unpooled) > 0; pooled {
+	limited, unpooled, forOthers := sortUnclaimed(left)
+	if len(unpooled) > 0 {
 		if err := s.Pool(ctx, unpooled); err != nil {
 			return nil, nil, false, err
 		}
 	}
 	if len(limited.ids) == 0 {
-		return won, nil, pooled, nil
+		return won, nil, forOthers, nil
 	}
 	more, held, err := s.claimLimited(ctx, limited, db.ClaimLimitedExecutionsParams{
 		WorkerID: &worker, LeaseToken: &token, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
 	})
-	return append(won, more...), held, pooled, err
+	return append(won, more...), held, forOthers, err
 }
 
 // claimReady claims those that wait for a worker alone.
@@ -70,16 +72,17 @@ func (l *limited) add(id, job uuid.UUID, needsSlot bool) {
 }
 
 // sortUnclaimed returns what waits for a slot or has a key, in the order of the jobs, and
-// what nobody polls yet.
-func sortUnclaimed(left []db.ListUnclaimedExecutionsRow) (waiting limited, unpooled []uuid.UUID) {
+// what nobody polls yet, of which some may be for other workers.
+func sortUnclaimed(left []db.ListUnclaimedExecutionsRow) (waiting limited, unpooled []uuid.UUID, forOthers bool) {
 	for _, r := range left {
 		if r.Limited {
 			waiting.add(r.ID, r.JobID, r.NeedsSlot)
-		} else {
-			unpooled = append(unpooled, r.ID)
+			continue
 		}
+		unpooled = append(unpooled, r.ID)
+		forOthers = forOthers || r.LeftToOthers
 	}
-	return waiting, unpooled
+	return waiting, unpooled, forOthers
 }
 
 // claimLimited claims those that wait for a slot or have a key.

@@ -144,8 +144,8 @@ func (w *Worker) claimUntilAnswered(ctx context.Context, inc *incarnation, token
 
 func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUID, ids []uuid.UUID) ([]claimed, map[definition.Key]definition.Definition, error) {
 	asked := clock.Start()
-	found, held, pooled, err := w.store.Claim(ctx, inc.member.ID, token, ids)
-	if pooled { // also where the rest of the claim failed: those are in the pool by now
+	found, held, forOthers, err := w.store.Claim(ctx, inc.member.ID, token, ids)
+	if forOthers { // also where the rest of the claim failed: those are in the pool by now
 		w.c.CallWorkers(ctx)
 	}
 	if err != nil {

@@ -213,21 +213,36 @@ func TestAddedTypeRuns(t *testing.T) {
 	}
 }
 
-// A claim says that it pooled what this worker leaves to others, so that they are called, and calls
-// nobody for what another worker took.
-func TestAClaimSaysWhetherItPooled(t *testing.T) {
+// A claim says that it pooled what this worker leaves to others, so that they are called. It calls nobody
+// for what another worker took, nor for what the limit of its tenant left behind: on the commit before, each
+// of those had a whole fleet ask for what none of it may run.
+func TestAClaimSaysWhetherItPooledForOthers(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	left, taken := b.pending(nil), b.pending(nil)
+	left, taken, over := b.pending(nil), b.pending(nil), b.pending(nil)
 	b.hinted()
+	b.exec("UPDATE tenants SET max_running = 1")
 	leaves, worker, _ := holding(t, b, dispatch.Config{LeftTypes: []string{"function"}})
-	if won, _, pooled, err := leaves.Claim(t.Context(), worker, uuid.New(), []uuid.UUID{left.ID}); err != nil || len(won) != 0 || !pooled {
-		t.Errorf("of a type that it leaves: %d won, pooled %v, %v", len(won), pooled, err)
-	}
 	runs, other, _ := holding(t, b, dispatch.Config{})
-	for _, want := range []int{1, 0} {
-		if won, _, pooled, err := runs.Claim(t.Context(), other, uuid.New(), []uuid.UUID{taken.ID}); err != nil || len(won) != want || pooled {
-			t.Errorf("of a type that it runs: %d won, want %d, pooled %v, %v", len(won), want, pooled, err)
+	for _, test := range []struct {
+		name   string
+		store  *dispatch.Store
+		worker uuid.UUID
+		id     uuid.UUID
+		won    int
+		others bool
+	}{
+		{"of a type that it leaves", leaves, worker, left.ID, 0, true},
+		{"of a type that it runs", runs, other, taken.ID, 1, false},
+		{"that is taken", runs, other, taken.ID, 0, false},
+		{"of a tenant at its limit", runs, other, over.ID, 0, false},
+	} {
+		won, _, others, err := test.store.Claim(t.Context(), test.worker, uuid.New(), []uuid.UUID{test.id})
+		if err != nil || len(won) != test.won || others != test.others {
+			t.Errorf("an execution %s: %d won, for others %v, %v; want %d, %v", test.name, len(won), others, err, test.won, test.others)
 		}
+	}
+	if n := b.count("SELECT count(*) FROM active_executions WHERE pooled AND id = ANY ($1)", []uuid.UUID{left.ID, over.ID}); n != 2 {
+		t.Errorf("%d of the two that were left are in the pool", n)
 	}
 }
