@@ -36,23 +36,26 @@ func (q *Queries) DeleteDeadWorkers(ctx context.Context, now *time.Time) (int64,
 }
 
 const DescribeOtherWorkers = `-- name: DescribeOtherWorkers :one
-SELECT count(*) > 0 AS live,
-       coalesce(bool_or(o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types)), false)::boolean AS serve_less
-FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = $1) mine
-WHERE o.id <> $1 AND o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now()
+SELECT count(*) > 0 AS live, coalesce(bool_or(NOT o.same), false)::boolean AS serve_less, count(*) FILTER (WHERE o.same AND o.running < o.slots) AS able
+FROM (
+    SELECT w.running, w.slots, w.job_types = '{}' OR mine.job_types <> '{}' AND w.job_types @> mine.job_types AS same
+    FROM workers w CROSS JOIN (SELECT m.job_types FROM workers m WHERE m.id = $1) mine
+    WHERE w.id <> $1 AND w.tenant_id IS NULL AND NOT w.dead AND w.expires_at > now()
+) o
 `
 
 type DescribeOtherWorkersRow struct {
 	Live      bool
 	ServeLess bool
+	Able      int64
 }
 
-// Whether any other worker of the service lives, and whether one of them runs fewer types than this
-// one. No types are all.
+// Whether any other worker of the service lives, whether one of them runs fewer types than this
+// one, and how many run all of its types and have a slot free. No types are all.
 func (q *Queries) DescribeOtherWorkers(ctx context.Context, id uuid.UUID) (DescribeOtherWorkersRow, error) {
 	row := q.db.QueryRow(ctx, DescribeOtherWorkers, id)
 	var i DescribeOtherWorkersRow
-	err := row.Scan(&i.Live, &i.ServeLess)
+	err := row.Scan(&i.Live, &i.ServeLess, &i.Able)
 	return i, err
 }
 

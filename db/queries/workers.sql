@@ -30,12 +30,14 @@ DELETE FROM workers WHERE dead AND heartbeat_at < coalesce(sqlc.narg(now)::times
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce(sqlc.narg(now)::timestamptz, now());
 
 -- name: DescribeOtherWorkers :one
--- Whether any other worker of the service lives, and whether one of them runs fewer types than this
--- one. No types are all.
-SELECT count(*) > 0 AS live,
-       coalesce(bool_or(o.job_types <> '{}' AND (mine.job_types = '{}' OR NOT o.job_types @> mine.job_types)), false)::boolean AS serve_less
-FROM workers o CROSS JOIN (SELECT w.job_types FROM workers w WHERE w.id = @id) mine
-WHERE o.id <> @id AND o.tenant_id IS NULL AND NOT o.dead AND o.expires_at > now();
+-- Whether any other worker of the service lives, whether one of them runs fewer types than this
+-- one, and how many run all of its types and have a slot free. No types are all.
+SELECT count(*) > 0 AS live, coalesce(bool_or(NOT o.same), false)::boolean AS serve_less, count(*) FILTER (WHERE o.same AND o.running < o.slots) AS able
+FROM (
+    SELECT w.running, w.slots, w.job_types = '{}' OR mine.job_types <> '{}' AND w.job_types @> mine.job_types AS same
+    FROM workers w CROSS JOIN (SELECT m.job_types FROM workers m WHERE m.id = @id) mine
+    WHERE w.id <> @id AND w.tenant_id IS NULL AND NOT w.dead AND w.expires_at > now()
+) o;
 
 -- name: ListLiveWorkers :many
 SELECT id, host, slots, running, job_types, started_at, heartbeat_at, now()::timestamptz AS at

@@ -95,14 +95,15 @@ func (s *Store) TurnIsFree(ctx context.Context) (bool, error) {
 	return free, nil
 }
 
-// OtherWorkers says whether any other worker of the service lives, and whether one of them runs fewer types
-// than this one.
-func (s *Store) OtherWorkers(ctx context.Context, worker uuid.UUID) (live, serveLess bool, err error) {
+// OtherWorkers says whether any other worker of the service lives, whether one of them runs fewer types
+// than this one, and how many are able to do what it does: they run all of its types, and had a slot free at
+// their last heartbeat.
+func (s *Store) OtherWorkers(ctx context.Context, worker uuid.UUID) (live, serveLess bool, able int, err error) {
 	row, err := s.queries().DescribeOtherWorkers(ctx, worker)
 	if err != nil {
-		return false, false, fmt.Errorf("ask of other workers: %w", postgres.Fault(err))
+		return false, false, 0, fmt.Errorf("ask of other workers: %w", postgres.Fault(err))
 	}
-	return row.Live, row.ServeLess, nil
+	return row.Live, row.ServeLess, int(row.Able), nil
 }
 
 func (s *Store) polling(most int, after uuid.UUID, busy map[uuid.UUID]int) db.ListPooledExecutionsParams {

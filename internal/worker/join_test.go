@@ -52,13 +52,15 @@ func TestOthersAreKnown(t *testing.T) {
 		change       string // of the other worker
 		less         bool
 		none         bool // lives
+		able         int
 	}{
-		{name: "both all", mine: all, theirs: all},
+		{name: "both all", mine: all, theirs: all, able: 1},
+		{name: "both all, and the other is full", mine: all, theirs: all, change: "running = slots"},
 		{name: "the other some", mine: all, theirs: some, less: true},
-		{name: "the same", mine: some, theirs: []string{"function", "http"}},
+		{name: "the same", mine: some, theirs: []string{"function", "http"}, able: 1},
 		{name: "the other one of two", mine: some, theirs: one, less: true},
-		{name: "the other all", mine: some, theirs: all},
-		{name: "the other more", mine: one, theirs: some},
+		{name: "the other all", mine: some, theirs: all, able: 1},
+		{name: "the other more", mine: one, theirs: some, able: 1},
 		{name: "the other one of two, and dead", mine: some, theirs: one, change: "dead = true", none: true},
 		{name: "the other one of two, and its lease has expired", mine: some, theirs: one, change: "expires_at = now()", none: true},
 		{name: "the other one of two, and a tenant's", mine: some, theirs: one, change: "tenant_id = (SELECT id FROM tenants LIMIT 1)", none: true},
@@ -76,9 +78,9 @@ func TestOthersAreKnown(t *testing.T) {
 			if test.change != "" {
 				b.exec("UPDATE workers SET "+test.change+" WHERE id = $1", other)
 			}
-			live, less, err := dispatch.NewStore(b.engine, dispatch.Config{}).OtherWorkers(t.Context(), id)
-			if err != nil || live == test.none || less != test.less {
-				t.Errorf("one lives: %t, serves less: %t, %v; want %t, %t", live, less, err, !test.none, test.less)
+			live, less, able, err := dispatch.NewStore(b.engine, dispatch.Config{}).OtherWorkers(t.Context(), id)
+			if err != nil || live == test.none || less != test.less || able != test.able {
+				t.Errorf("one lives: %t, serves less: %t, able: %d, %v; want %t, %t, %d", live, less, able, err, !test.none, test.less, test.able)
 			}
 		})
 	}

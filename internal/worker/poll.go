@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// unblockedEvery is the distance between polls for executions that wait for a
+	// unblockedEvery is the distance between polls of a fleet for executions that wait for a
 	// concurrency slot or key that is free. The worker that frees one announces the
 	// next; this finds those that no worker announced.
 	unblockedEvery = 500 * time.Millisecond
@@ -84,6 +84,14 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 	return seen, err
 }
 
+// tryNamed claims what was named to this worker, as far as there are slots, and asks for nothing else.
+func (w *Worker) tryNamed() {
+	if inc := w.current.Load(); inc != nil {
+		open, _ := w.slots.free()
+		w.offer(inc, w.takeNext(min(open, claimBatch))).settled()
+	}
+}
+
 // offerAll requests the claims of choices, and returns how many became claims.
 func (w *Worker) offerAll(inc *incarnation, chosen []choice) (won int) {
 	byTenant := map[uuid.UUID][]choice{}
@@ -125,7 +133,7 @@ func (w *Worker) unblockedDue() bool {
 	if w.calledSinceUnblocked {
 		return w.unblockedAt.Elapsed() >= unblockedCalled
 	}
-	return w.unblockedAt.Elapsed() >= unblockedEvery
+	return w.unblockedAt.Elapsed() >= w.share(unblockedEvery)
 }
 
 // findPooled lists what is in the pool and may start.

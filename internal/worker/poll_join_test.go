@@ -5,6 +5,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
@@ -70,4 +72,94 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 		w.outOfTurn = clock.Start()
 		want(dispatch.NoTurn, "after a turn that did not come")
 	})
+}
+
+// The workers of a fleet ask together as often as one that is alone, but for one that learns of nothing
+// by hints and calls: what waits is then for its own polls to find.
+func TestAFleetAsksAsOneWorker(t *testing.T) {
+	t.Parallel()
+	away := func() bool { return true }
+	for _, test := range []struct {
+		name   string
+		able   int
+		calls  bool
+		away   func() bool // there is a Redis
+		behind bool        // and it is away
+		want   time.Duration
+	}{
+		{name: "alone", calls: true, want: time.Second},
+		{name: "one of four", able: 3, calls: true, want: 4 * time.Second},
+		{name: "one of forty", able: 39, calls: true, want: shareMost * time.Second},
+		{name: "one of four, and hints come", able: 3, calls: true, away: away, want: 4 * time.Second},
+		{name: "one of four, and no hints come", able: 3, calls: true, away: away, behind: true, want: time.Second},
+		{name: "one of four, and no calls come", able: 3, want: time.Second},
+	} {
+		w := &Worker{c: Config{Called: func() bool { return test.calls }, Away: test.away}, able: test.able}
+		w.hintless.Store(test.behind)
+		if got := w.share(time.Second); got != test.want {
+			t.Errorf("%s: it asks every %v, want %v", test.name, got, test.want)
+		}
+	}
+}
+
+// In a fleet a worker asks for free slots and keys when its turn comes, and its own calls after a poll that
+// found nothing bring no other poll at once. On the commit before, each of 16 workers asked as often as one.
+func TestAWorkerOfAFleetLeavesPollsToOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, able := range []int{0, 3} {
+			s := newPoller(1)
+			s.worker.able, s.worker.unblockedAt = able, clock.Start()
+			leaves := func(want bool, when string) {
+				t.Helper()
+				if got := s.leavesPoolToOthers(); got != want {
+					t.Errorf("beside %d others, %s: leaves the pool to them is %v", able, when, got)
+				}
+			}
+			s.after(pollResult{})
+			s.self = true
+			leaves(able > 0, "after a poll that found nothing and its own call")
+			s.self = false
+			leaves(false, "after no call, or one of another process")
+			s.self = true
+			for _, seen := range []pollResult{{waits: true}, {won: 1}, {full: true}} {
+				s.after(seen)
+				leaves(false, "after a poll that found something or had no slot")
+			}
+			s.after(pollResult{})
+			clock.Sleep(t.Context(), s.worker.share(pollCalm)-pollCalm)
+			leaves(false, "a while after a poll that found nothing")
+			for range 12 { // polls that find nothing
+				s.after(pollResult{})
+			}
+			if want := s.worker.share(pollMax); s.wait != want {
+				t.Errorf("beside %d others it polls every %v, want %v", able, s.wait, want)
+			}
+			clock.Sleep(t.Context(), unblockedEvery)
+			if due := s.worker.unblockedDue(); due != (able == 0) {
+				t.Errorf("beside %d others: it asks for free slots is %v", able, due)
+			}
+			clock.Sleep(t.Context(), s.worker.share(unblockedEvery))
+			if !s.worker.unblockedDue() {
+				t.Errorf("beside %d others it asks for no free slots", able)
+			}
+		}
+	})
+}
+
+// A worker that leaves the pool to others claims what is named to it all the same.
+func TestNamedExecutionsAreTriedWithoutAPoll(t *testing.T) {
+	t.Parallel()
+	w := &Worker{slots: newSlots(2), next: make(chan uuid.UUID, 3), self: make(chan struct{}, 1), claims: newBatch[claimRequest](claimBatch, time.Second, nil)}
+	w.current.Store(&incarnation{})
+	ids := []uuid.UUID{uuid.New(), uuid.New(), uuid.New()}
+	w.tryHere(ids)
+	go func() {
+		for range 2 {
+			(<-w.claims.in).decided.Done()
+		}
+	}()
+	if w.tryNamed(); w.slots.taken() != 2 || len(w.next) != 1 {
+		t.Errorf("%d of two slots are taken, and %d of three executions are named still", w.slots.taken(), len(w.next))
+	}
 }

@@ -39,8 +39,6 @@ const (
 	// come together where nobody went first. One that is not behind lets others go first for twice
 	// yieldFor if all of its slots are taken, and for less in proportion to those that are.
 	yieldFor = 25 * time.Millisecond
-	// othersFor is how long it counts as known whether other workers live and what they run.
-	othersFor = 10 * time.Second
 	// A worker is behind where others were quicker at followAt calls, one after the other: a single one
 	// may have been for nothing, as that of a session which begins to listen. It counts no further
 	// than mostBehind.
@@ -87,6 +85,7 @@ type rests struct{ least, rest, deaf, wait time.Duration }
 func (s *poller) pause(ctx context.Context, wait time.Duration, self, others <-chan struct{}) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
+	s.self = false
 	select {
 	case <-s.worker.roomMade:
 		s.worker.pooled = true
@@ -120,15 +119,10 @@ type poller struct {
 	asked  clock.Mark    // when it asked whether anything waits without a hint
 	won    clock.Mark    // when a poll last won something
 	called bool          // whether another process has called since the last poll
+	self   bool          // whether this worker's own call alone ended the last rest
+	empty  clock.Mark    // when a poll last found that nothing waits, unless one has found something since
 	behind int           // how many calls, one after the other, others were quicker at
 	others others
-}
-
-// others is what a worker knows of other workers of the service.
-type others struct {
-	asked     clock.Mark
-	live      bool // there are some
-	serveLess bool // one of them runs fewer types
 }
 
 // hearsAll says whether the worker learns by hints and calls of everything that comes.
@@ -144,7 +138,7 @@ func (w *Worker) byCallsAlone() bool { return w.c.Away == nil && w.c.Called() }
 func (s *poller) hear(ctx context.Context, fromOther bool) {
 	w := s.worker
 	s.asked = clock.Mark{}
-	s.called = fromOther
+	s.called, s.self = fromOther, !fromOther
 	if !w.byCallsAlone() {
 		return
 	}
@@ -171,20 +165,6 @@ func (s *poller) yield(ctx context.Context) {
 	case s.others.live && !s.others.serveLess && s.worker.idle.Load():
 		clock.Sleep(ctx, 2*yieldFor*time.Duration(slots.taken())/time.Duration(slots.all()))
 	}
-}
-
-// askOfOthers asks whether other workers live and what they run, unless it knows.
-func (s *poller) askOfOthers(ctx context.Context) {
-	inc := s.worker.current.Load()
-	if inc == nil || s.others.asked.Elapsed() < othersFor {
-		return
-	}
-	s.others.asked = clock.Start()
-	live, serveLess, err := s.worker.store.OtherWorkers(ctx, inc.member.ID)
-	if err != nil {
-		s.worker.c.Log.DebugContext(ctx, "other workers are not known, they count as none", "error", err)
-	}
-	s.others.live, s.others.serveLess = live, serveLess
 }
 
 // noteRace notes whether others were quicker, if this poll followed a call. A call just after this
@@ -232,6 +212,11 @@ func (s *poller) round(ctx context.Context) rests {
 	if err == nil && w.idle.Load() {
 		return s.restIdle(asked)
 	}
+	s.askOfOthers(ctx)
+	if err == nil && s.leavesPoolToOthers() {
+		w.tryNamed()
+		return rests{0, pollCalm, pollCalm, max(pollCalm, s.wait-s.empty.Elapsed())}
+	}
 	var seen pollResult
 	if err == nil {
 		seen, err = w.poll(ctx)
@@ -277,7 +262,7 @@ func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
 	case s.leads() && seen.won > 0 && !seen.more:
 		s.worker.idle.Store(true) // probably: it asks next
 		s.asked = clock.Mark{}
-	case seen.won == 0 && !seen.waits && (s.wait == pollMax || s.worker.byCallsAlone()):
+	case seen.won == 0 && !seen.waits && (s.wait >= pollMax || s.worker.byCallsAlone()):
 		_, err = s.askWhetherIdle(ctx)
 	}
 	return err
@@ -296,7 +281,11 @@ func (s *poller) after(seen pollResult) rests {
 	case seen.won > 0 || seen.full:
 		s.wait = pollMin
 	default:
-		s.wait = min(max(2*s.wait, pollMin), pollMax)
+		s.wait = min(max(2*s.wait, pollMin), s.worker.share(pollMax))
+	}
+	s.empty = clock.Mark{}
+	if seen.won == 0 && !seen.waits && !seen.full {
+		s.empty = clock.Start()
 	}
 	least := restAfter(seen.asked)
 	rest := max(min(s.wait, s.quietTime(seen)), least)

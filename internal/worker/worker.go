@@ -148,6 +148,7 @@ type Worker struct {
 	afterTenant          uuid.UUID
 	afterUnblocked       dispatch.Position
 	unblockedAt          clock.Mark
+	able                 int  // how many other workers run all of its types and had a slot free
 	calledSinceUnblocked bool // another process called since then
 	refused              map[uuid.UUID]clock.Mark
 	outOfTurn            clock.Mark
