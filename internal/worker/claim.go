@@ -151,7 +151,7 @@ func (w *Worker) claimOnce(ctx context.Context, inc *incarnation, token uuid.UUI
 	if err != nil {
 		return nil, nil, err
 	}
-	w.tryLater(held)
+	w.tryLater(heldAgain, held)
 	return w.withSpecs(ctx, asked, found)
 }
 
@@ -177,10 +177,14 @@ func (c claimed) lateness() time.Duration { return c.ClaimedAt.Sub(c.AvailableAt
 // then an ordinary transaction has ended.
 const heldAgain = 50 * time.Millisecond
 
-// tryLater has a Poll try executions in a moment. Should none do so, they are found as
-// what waits for a free slot or key is.
-func (w *Worker) tryLater(ids []uuid.UUID) {
+// retryHere is how long a backoff may be for which the worker of the attempt tries the next one itself.
+// After a longer one nobody notices how often the fleet polls.
+const retryHere = 10 * time.Second
+
+// tryLater has a Poll try executions after a while. Should none do so, they are found as
+// what waits in the pool or for a free slot or key is.
+func (w *Worker) tryLater(after time.Duration, ids []uuid.UUID) {
 	if len(ids) > 0 {
-		time.AfterFunc(heldAgain, func() { w.tryHere(ids) })
+		time.AfterFunc(after, func() { w.tryHere(ids) })
 	}
 }

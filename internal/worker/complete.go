@@ -117,6 +117,9 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 			// executions again.
 			w.logFailure(ctx, e, v.Status)
 			again = true
+			if backoff := time.Duration(e.outcome.RetryMS) * time.Millisecond; v.Status == "retrying" && backoff <= retryHere {
+				w.tryLater(backoff, []uuid.UUID{e.ID})
+			}
 		default:
 			w.logFailure(ctx, e, v.Status)
 			w.c.Metrics.ExecutionFinished(v.JobType, v.Status, e.outcome.Took())

@@ -163,3 +163,31 @@ func TestNamedExecutionsAreTriedWithoutAPoll(t *testing.T) {
 		t.Errorf("%d of two slots are taken, and %d of three executions are named still", w.slots.taken(), len(w.next))
 	}
 }
+
+// The worker of an attempt tries the next one as soon as the backoff has ended, if that is soon: nobody polls
+// at that moment. On the commit before, the next attempt of a lone worker began up to 250 ms late.
+func TestAWorkerTriesItsRetryWhenItIsDue(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := &Worker{next: make(chan uuid.UUID, 2), self: make(chan struct{}, 1)}
+		soon, late := uuid.New(), uuid.New()
+		var batch []ended
+		var verdicts []dispatch.Verdict
+		for id, backoff := range map[uuid.UUID]time.Duration{soon: retryHere, late: retryHere + time.Millisecond} {
+			e := ended{inc: &incarnation{}, slotless: true, outcome: dispatch.Outcome{Succeeded: true, RetryMS: backoff.Milliseconds()}}
+			e.ID = id
+			batch, verdicts = append(batch, e), append(verdicts, dispatch.Verdict{ID: id, Status: "retrying"})
+		}
+		w.accept(t.Context(), batch, verdicts)
+		clock.Sleep(t.Context(), retryHere-1)
+		synctest.Wait()
+		if n := len(w.next); n != 0 {
+			t.Errorf("%d are tried before their backoff has ended", n)
+		}
+		clock.Sleep(t.Context(), time.Minute)
+		synctest.Wait()
+		if named := w.takeNext(2); len(named) != 1 || named[0].ID != soon {
+			t.Errorf("it tries %v, want %s", named, soon)
+		}
+	})
+}
