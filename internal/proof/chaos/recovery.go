@@ -29,10 +29,14 @@ func newLag(of string, all []time.Duration) lag {
 	return lag{Of: of, Runs: len(all), P50: at(.5), P95: at(.95), P99: at(.99), Max: at(1)}
 }
 
-// lags are how late runs started, by the faults in force at that time and
-// by tenant.
+// lags are how late runs started, by the faults in force at that time, by tenant,
+// and by what makes the call.
 func (e *evidence) lags() (out []lag) {
 	by := map[string][]time.Duration{}
+	kinds := map[uuid.UUID]string{}
+	for _, w := range e.jobs {
+		kinds[w.id] = w.kind
+	}
 	for _, c := range e.promptCalls() {
 		late, calm := c.start.Sub(c.scheduledAt), true
 		for _, f := range e.faults {
@@ -45,6 +49,9 @@ func (e *evidence) lags() (out []lag) {
 			by["(no fault near)"] = append(by["(no fault near)"], late)
 		}
 		by["(all)"] = append(by["(all)"], late)
+		if kind := kinds[e.byID[c.execution].job]; kind != "" {
+			by["("+kind+")"] = append(by["("+kind+")"], late)
+		}
 		by[fmt.Sprintf("(tenant %d)", c.tenant)] = append(by[fmt.Sprintf("(tenant %d)", c.tenant)], late)
 	}
 	for _, name := range slices.Sorted(maps.Keys(by)) {
