@@ -9,8 +9,8 @@
 // no inherited files; and an end with the process that started it. It refuses
 // to know what runs and why.
 //
-// Main stands first in every main, and in TestMain of every package that starts
-// such processes:
+// A process for a program becomes it before main. Main stands first in every main, and in
+// TestMain of every package that starts processes for functions:
 //
 //	func main() {
 //		if code, done := sandbox.Main(os.Args, entries); done {
@@ -20,11 +20,7 @@
 package sandbox
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
-	"strconv"
 	"time"
 )
 
@@ -103,64 +99,18 @@ type policy struct {
 	WithStarter bool
 }
 
-// Main does what the process is for if it is a restricted one, and tells so by
+// Main calls the entry if this is a restricted process for one, and tells so by
 // done. It returns at once in every other process. In a restricted process it
-// returns when the entry has ended, with its exit code; where a program runs it
-// does not return.
+// returns when the entry has ended, with its exit code.
 func Main(args []string, entries map[string]Entry) (code int, done bool) {
-	if len(args) != 3 || args[1] != mark {
+	if begun == nil || !isMarked(args) {
 		return 0, false
 	}
-	fd, err := strconv.Atoi(args[2])
+	code, err := begun.enter(entries)
 	if err != nil {
-		return failedInside, true
-	}
-	line := os.NewFile(uintptr(fd), "starter")
-	code, err = inside(line, entries)
-	if err != nil {
-		_ = json.NewEncoder(line).Encode(answer{Problem: err.Error()})
-		code = failedInside
+		code = begun.fail(err)
 	}
 	return code, true
-}
-
-// answer is what the starter hears. A process that becomes a program says nothing:
-// the kernel closes the line.
-type answer struct{ Problem string }
-
-// failedInside is the exit code of a process that could not begin. Start returns
-// the error; nobody sees the code.
-const failedInside = 125
-
-// inside obeys the policy that comes through line, and says so when the restrictions
-// are in force.
-func inside(line *os.File, entries map[string]Entry) (int, error) {
-	var p policy
-	if err := json.NewDecoder(line).Decode(&p); err != nil {
-		return 0, fmt.Errorf("read the policy: %w", err)
-	}
-	entry, known := entries[p.Entry]
-	if p.Entry != "" && !known {
-		return 0, fmt.Errorf("this program has no entry %q", p.Entry)
-	}
-	if err := restrict(p); err != nil {
-		return 0, err
-	}
-	if p.Entry == "" {
-		return 0, become(p, line.Fd())
-	}
-	if err := enter(p); err != nil {
-		return 0, err
-	}
-	err := json.NewEncoder(line).Encode(answer{})
-	if err = errors.Join(err, line.Close()); err != nil {
-		return 0, fmt.Errorf("say that the process began: %w", err)
-	}
-	extra := make([]*os.File, p.Files)
-	for i := range extra {
-		extra[i] = os.NewFile(uintptr(firstFile+i), "extra "+strconv.Itoa(i))
-	}
-	return entry(extra), nil
 }
 
 // firstFile is the descriptor of the first of Spec.Files.
