@@ -51,7 +51,7 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 	if inc == nil || open+kept == 0 {
 		return pollResult{full: inc != nil}, nil
 	}
-	turns := w.offer(inc, w.takeNext(min(open, claimBatch)))
+	turns := w.offerNamed(inc, open)
 	f := free{open: max(0, open-turns.made), kept: kept, busy: inc.busy()}
 	most := min(f.open+kept, claimBatch)
 	if w.pooled {
@@ -88,8 +88,13 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 func (w *Worker) tryNamed() {
 	if inc := w.current.Load(); inc != nil {
 		open, _ := w.slots.free()
-		w.offer(inc, w.takeNext(min(open, claimBatch))).settled()
+		w.offerNamed(inc, open).settled()
 	}
+}
+
+// offerNamed requests the claims of up to open executions that were named to this worker.
+func (w *Worker) offerNamed(inc *incarnation, open int) *offered {
+	return w.offer(inc, w.takeNext(min(open, claimBatch)))
 }
 
 // offerAll requests the claims of choices, and returns how many became claims.
