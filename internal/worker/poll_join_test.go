@@ -117,11 +117,19 @@ func TestAWorkerOfAFleetLeavesPollsToOthers(t *testing.T) {
 				}
 			}
 			s.after(pollResult{})
-			s.self = true
+			s.hear(t.Context(), false)
 			leaves(able > 0, "after a poll that found nothing and its own call")
-			s.self = false
-			leaves(false, "after no call, or one of another process")
-			s.self = true
+			if able > 0 { // a worker that asks here has no store to ask
+				if r := s.round(t.Context()); r.rest != pollCalm || r.wait < r.rest {
+					t.Errorf("it rests for %v", r)
+				}
+			}
+			s.pause(t.Context(), 0, nil, nil)
+			leaves(false, "after no call")
+			s.hear(t.Context(), true)
+			leaves(false, "after a call of another process")
+			s.worker.calledSinceUnblocked = false // it has asked
+			s.hear(t.Context(), false)
 			for _, seen := range []pollResult{{waits: true}, {won: 1}, {full: true}} {
 				s.after(seen)
 				leaves(false, "after a poll that found something or had no slot")

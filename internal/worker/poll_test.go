@@ -273,7 +273,7 @@ func TestCalledWorkerPollsWhenSomethingWaits(t *testing.T) {
 func pollsWhenSomethingWaits(t *testing.T, away func() bool) {
 	t.Helper()
 	b := setup(t)
-	var polls, asked atomic.Int64
+	var polls, asked, described atomic.Int64
 	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
 		if run.Attempt == 1 {
 			return executor.Outcome{Err: &executor.Error{Type: executor.NetworkError, Message: "refused"}}
@@ -286,6 +286,8 @@ func pollsWhenSomethingWaits(t *testing.T, away func() bool) {
 			polls.Add(1)
 		case "HasUnhintedExecutions":
 			asked.Add(1)
+		case "DescribeOtherWorkers":
+			described.Add(1)
 		}
 	}})
 	if err != nil {
@@ -313,6 +315,9 @@ func pollsWhenSomethingWaits(t *testing.T, away func() bool) {
 	uncalled := b.pending(func(s *job.Spec) { s.Retry.MaxRetries, s.Retry.DelayMS = 1, 200 })
 	if got := b.reaches(uncalled.ID, execution.Completed); got.Attempt != 2 {
 		t.Errorf("it has %d attempts, want 2", got.Attempt)
+	}
+	if described.Load() == 0 {
+		t.Error("it polled and did not ask which others poll, too")
 	}
 	called := b.pending(nil)
 	eventually(t, "it was called and ran", func() bool { w.Wake(); return b.reached(called.ID) != execution.Pending })
