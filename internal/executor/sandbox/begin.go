@@ -19,13 +19,14 @@ func init() {
 	if !isMarked(os.Args) {
 		return
 	}
-	begun = hear(os.Args[2])
-	if err := begun.err; err != nil || begun.policy.Entry == "" {
-		if err == nil {
-			err = begun.become()
+	var err error
+	if begun, err = hear(os.Args[2]); err == nil {
+		if begun.policy.Entry != "" {
+			return // main calls the entry
 		}
-		os.Exit(begun.fail(err))
+		err = begun.become()
 	}
+	os.Exit(begun.fail(err))
 }
 
 // isMarked says whether these are the arguments of a restricted process.
@@ -35,21 +36,19 @@ func isMarked(args []string) bool { return len(args) == 3 && args[1] == mark }
 type beginning struct {
 	line   *os.File // to the starter
 	policy policy
-	err    error // the policy cannot be read
 }
 
-// hear reads the policy from a descriptor.
-func hear(descriptor string) *beginning {
-	b := &beginning{}
+// hear reads the policy from a descriptor. It returns a beginning with an error, too, to fail with.
+func hear(descriptor string) (*beginning, error) {
 	fd, err := strconv.Atoi(descriptor)
 	if err != nil {
 		fd = -1 // a person typed it
 	}
-	b.line = os.NewFile(uintptr(fd), "starter")
+	b := &beginning{line: os.NewFile(uintptr(fd), "starter")}
 	if err := json.NewDecoder(b.line).Decode(&b.policy); err != nil {
-		b.err = fmt.Errorf("read the policy: %w", err)
+		return b, fmt.Errorf("read the policy: %w", err)
 	}
-	return b
+	return b, nil
 }
 
 // fail tells the starter why the process could not begin, and returns its exit code.
