@@ -61,7 +61,7 @@ func (l *load) draw(n int) (*work, api.JobSpec) {
 	if called.Completion == nil && !l.plain {
 		l.otherType(&spec, query, fails == 0 && takes <= 50)
 	}
-	w.kind = string(spec.JobType)
+	w.jobType = string(spec.JobType)
 	w.unwell = spec.JobType == api.JobTypeHTTP && strings.HasPrefix(called.URL, l.stack.sink.unwell)
 	return w, spec
 }

@@ -35,7 +35,7 @@ type work struct {
 	maxConcurrent int    // maxConcurrent
 	key           string // concurrencyKey; empty: none
 	unwell        bool   // its target fails on purpose, and a circuit breaker may hold its calls back
-	kind          string // what makes its calls, a jobType
+	jobType       string // of a job that the load draws; empty of others
 
 	id        uuid.UUID // zero: the creation was never acknowledged
 	createdAt time.Time

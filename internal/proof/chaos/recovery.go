@@ -29,13 +29,13 @@ func newLag(of string, all []time.Duration) lag {
 	return lag{Of: of, Runs: len(all), P50: at(.5), P95: at(.95), P99: at(.99), Max: at(1)}
 }
 
-// lags are how late runs started, by the faults in force at that time, by tenant,
-// and by what makes the call.
+// lags are how late runs started, by the faults in force at that time, by tenant
+// and by job type.
 func (e *evidence) lags() (out []lag) {
 	by := map[string][]time.Duration{}
-	kinds := map[uuid.UUID]string{}
+	types := map[uuid.UUID]string{}
 	for _, w := range e.jobs {
-		kinds[w.id] = w.kind
+		types[w.id] = w.jobType
 	}
 	for _, c := range e.promptCalls() {
 		late, calm := c.start.Sub(c.scheduledAt), true
@@ -49,8 +49,8 @@ func (e *evidence) lags() (out []lag) {
 			by["(no fault near)"] = append(by["(no fault near)"], late)
 		}
 		by["(all)"] = append(by["(all)"], late)
-		if kind := kinds[e.byID[c.execution].job]; kind != "" {
-			by["("+kind+")"] = append(by["("+kind+")"], late)
+		if name := types[e.byID[c.execution].job]; name != "" {
+			by["("+name+")"] = append(by["("+name+")"], late)
 		}
 		by[fmt.Sprintf("(tenant %d)", c.tenant)] = append(by[fmt.Sprintf("(tenant %d)", c.tenant)], late)
 	}
