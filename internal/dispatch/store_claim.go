@@ -71,8 +71,9 @@ func (l *limited) add(id, job uuid.UUID, needsSlot bool) {
 	l.ids, l.jobs = append(l.ids, id), append(l.jobs, job)
 }
 
-// sortUnclaimed returns what waits for a slot or has a key, in the order of the jobs, and
-// what nobody polls yet, of which some may be for other workers.
+// sortUnclaimed divides executions into those that wait for a slot or have a key, in the order of the
+// jobs, and those that are not in the pool yet. forOthers says that this worker leaves one of the latter to
+// other workers.
 func sortUnclaimed(left []db.ListUnclaimedExecutionsRow) (waiting limited, unpooled []uuid.UUID, forOthers bool) {
 	for _, r := range left {
 		if r.Limited {

@@ -160,8 +160,8 @@ func TestStatisticsTouchWhatTheyAreAskedFor(t *testing.T) {
 		ask        func(q *db.Queries) error
 	}{
 		{"an edge", march, 10, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: from.Add(14 * time.Minute)})},
-		{"what ended lately", march, 100, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: month(4), CompletedAfter: &late})},
-		{"what is not rolled up yet", march, 50, outcomes(db.SummarizeOutcomesParams{FromAt: month(3), ToAt: month(4), CompletedUntil: &early})},
+		{"executions that ended lately", march, 100, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: month(4), CompletedAfter: &late})},
+		{"executions that are not rolled up yet", march, 50, outcomes(db.SummarizeOutcomesParams{FromAt: month(3), ToAt: month(4), CompletedUntil: &early})},
 		{"a job", both, 6000, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: to, JobID: &jobID})},
 		{"another's job", both, 0, outcomes(db.SummarizeOutcomesParams{FromAt: from, ToAt: to, JobID: &tenantID})},
 		{"roll-ups", nil, 29 + 48, rollups(0)},

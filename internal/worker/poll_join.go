@@ -31,10 +31,10 @@ type others struct {
 	serveLess bool // one of them runs fewer types
 }
 
-// share is the distance between two questions of each worker of a fleet that together ask every d. Each may
-// run what another finds. When each of 16 workers asked as often as one that is alone, these
-// questions were a fifth of PostgreSQL's time, and many claimed the one execution that all had found. Where
-// calls or hints are missing, each worker asks for itself.
+// share is the distance between two questions of each worker of a fleet of up to shareMost, which together
+// ask every d. A larger fleet asks more often. Each may run the executions that another finds. When each of 16
+// workers asked as often as one that is alone, these questions were a fifth of PostgreSQL's time, and many
+// claimed the one execution that all had found. Where calls or hints are missing, each worker asks for itself.
 func (w *Worker) share(d time.Duration) time.Duration {
 	if !w.hearsAll() {
 		return d
