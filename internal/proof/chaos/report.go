@@ -157,13 +157,15 @@ func counts(of map[string]int) string {
 }
 
 // promptCalls are the first calls of scheduled runs that wait for nothing but us:
-// for no concurrency slot, no end of a pause and no target that fails on purpose.
+// for no concurrency slot, no end of a pause and no target that fails on purpose. A tenant's own
+// worker that is killed, as the load kills them, takes the first attempt with it: its lease of 10 s is
+// no lateness of ours.
 func (e *evidence) promptCalls() []call {
-	waits := map[uuid.UUID]bool{}
+	waits, remote := map[uuid.UUID]bool{}, map[uuid.UUID]bool{}
 	pauses := map[uuid.UUID][]pausing{}
 	for _, w := range e.jobs {
 		waits[w.id] = w.own() && w.of != "burst" || w.unwell || w.key != "" || w.overlap == api.OverlapPolicyQueueAll || w.overlap == api.OverlapPolicyQueueOne
-		pauses[w.id] = w.pauses
+		pauses[w.id], remote[w.id] = w.pauses, w.jobType == string(api.JobTypeRemote)
 	}
 	var out []call
 	for id, calls := range e.byCall {
@@ -172,7 +174,10 @@ func (e *evidence) promptCalls() []call {
 			return r.scheduledAt.After(p.pause.asked.Add(-time.Second)) && (p.resume.ack.IsZero() || r.scheduledAt.Before(p.resume.ack))
 		})
 		if r.trigger == "scheduled" && !waits[r.job] && !held {
-			out = append(out, slices.MinFunc(calls, func(a, b call) int { return a.start.Compare(b.start) }))
+			first := slices.MinFunc(calls, func(a, b call) int { return a.start.Compare(b.start) })
+			if !remote[r.job] || first.attempt == 1 {
+				out = append(out, first)
+			}
 		}
 	}
 	return out
