@@ -227,3 +227,26 @@ func TestPlanOneAtATime(t *testing.T) {
 		t.Errorf("%d of %d kinds in the first round", len(seen), len(all))
 	}
 }
+
+// A finished row that changed, went, came a second time or runs again is found.
+func TestTheHistoryMustNotChange(t *testing.T) {
+	t.Parallel()
+	one, other := uuid.UUID{1}, uuid.UUID{2}
+	past := history{prints: map[uuid.UUID]string{one: "a"}}
+	for name, test := range map[string]struct {
+		now  history
+		want int
+	}{
+		"the same, and more": {history{prints: map[uuid.UUID]string{one: "a", other: "b"}}, 0},
+		"changed":            {history{prints: map[uuid.UUID]string{one: "b"}}, 1},
+		"gone":               {history{prints: map[uuid.UUID]string{other: "b"}}, 1},
+		"twice":              {history{prints: map[uuid.UUID]string{one: "a"}, twice: []uuid.UUID{one}}, 1},
+		"active again":       {history{prints: map[uuid.UUID]string{one: "a"}, both: 1}, 1},
+	} {
+		f := &findings{checked: map[string]int{}}
+		test.now.check(f, past)
+		if len(f.violations) != test.want {
+			t.Errorf("%s: found %v, want %d", name, f.violations, test.want)
+		}
+	}
+}

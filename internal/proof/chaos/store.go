@@ -169,12 +169,64 @@ func (s store) jobs(ctx context.Context) (map[uuid.UUID]stored, error) {
 	return out, err
 }
 
-// snapshot is what must never change (a print of each finished row), and
-// what must never be too many (runs of one job at a time).
+// history is what must never change: a print of each finished row.
+type history struct {
+	prints map[uuid.UUID]string
+	twice  []uuid.UUID // executions that have two rows
+	both   int         // executions that are finished and active at once
+}
+
+// check compares the history with what it was before.
+func (h history) check(f *findings, before history) {
+	for id, print := range before.prints {
+		now, there := h.prints[id]
+		f.check("I3", there && now == print, uuid.Nil, id, "execution %s was finished and changed (is there: %t)", id, there)
+	}
+	for _, id := range h.twice {
+		f.check("I3", false, uuid.Nil, id, "execution %s is finished twice", id)
+	}
+	f.check("I3", h.both == 0, uuid.Nil, uuid.Nil, "%d executions are finished and active at once", h.both)
+}
+
+// history reads all finished rows.
+func (s store) history(ctx context.Context) (h history, err error) {
+	h.prints = map[uuid.UUID]string{}
+	err = s.with(ctx, func(conn *pgx.Conn) error {
+		var id uuid.UUID
+		var print string
+		found, err := conn.Query(ctx, "SELECT id, md5(("+s.hashedColumns()+")::text) FROM job_executions h")
+		if err != nil {
+			return err
+		}
+		_, err = pgx.ForEachRow(found, []any{&id, &print}, func() error {
+			if _, there := h.prints[id]; there {
+				h.twice = append(h.twice, id)
+			}
+			h.prints[id] = print
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		// Read later: what was finished before cannot be active now.
+		found, err = conn.Query(ctx, "SELECT id FROM active_executions")
+		if err != nil {
+			return err
+		}
+		_, err = pgx.ForEachRow(found, []any{&id}, func() error {
+			if _, finished := h.prints[id]; finished {
+				h.both++
+			}
+			return nil
+		})
+		return err
+	})
+	return h, err
+}
+
+// snapshot is what must never be too many: runs of one job, tenant or key at a time.
 type snapshot struct {
-	finished map[uuid.UUID]string
-	running  map[uuid.UUID]int
-	both     int // executions that are finished and active at once
+	running map[uuid.UUID]int
 
 	byTenant map[uuid.UUID]counted
 	byKey    map[string]int // runs of a tenant with a concurrency key
@@ -184,27 +236,11 @@ type snapshot struct {
 type counted struct{ running, counted int }
 
 func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
-	shot = snapshot{finished: map[uuid.UUID]string{}, running: map[uuid.UUID]int{}, byTenant: map[uuid.UUID]counted{}}
+	shot = snapshot{running: map[uuid.UUID]int{}, byTenant: map[uuid.UUID]counted{}}
 	err = s.with(ctx, func(conn *pgx.Conn) error {
 		var id uuid.UUID
-		var print string
-		found, err := conn.Query(ctx, "SELECT id, md5(("+s.hashedColumns()+")::text) FROM job_executions h")
-		if err != nil {
-			return err
-		}
-		var twice error
-		_, err = pgx.ForEachRow(found, []any{&id, &print}, func() error {
-			if _, ok := shot.finished[id]; ok {
-				twice = fmt.Errorf("execution %s is finished twice", id)
-			}
-			shot.finished[id] = print
-			return twice
-		})
-		if err != nil {
-			return err
-		}
 		var n int
-		found, err = conn.Query(ctx, "SELECT job_id, count(*) FROM active_executions WHERE status = 'running' GROUP BY 1")
+		found, err := conn.Query(ctx, "SELECT job_id, count(*) FROM active_executions WHERE status = 'running' GROUP BY 1")
 		if err != nil {
 			return err
 		}
@@ -214,20 +250,7 @@ func (s store) snapshot(ctx context.Context) (shot snapshot, err error) {
 		if shot.byTenant, err = tenantCounts(ctx, conn); err != nil {
 			return err
 		}
-		if shot.byKey, err = keyCounts(ctx, conn); err != nil {
-			return err
-		}
-		// Read later: what was finished before cannot be active now.
-		found, err = conn.Query(ctx, "SELECT id FROM active_executions")
-		if err != nil {
-			return err
-		}
-		_, err = pgx.ForEachRow(found, []any{&id}, func() error {
-			if _, finished := shot.finished[id]; finished {
-				shot.both++
-			}
-			return nil
-		})
+		shot.byKey, err = keyCounts(ctx, conn)
 		return err
 	})
 	return shot, err
