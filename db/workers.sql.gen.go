@@ -59,6 +59,22 @@ func (q *Queries) DescribeOtherWorkers(ctx context.Context, id uuid.UUID) (Descr
 	return i, err
 }
 
+const FindQuietShard = `-- name: FindQuietShard :one
+SELECT (c.id)::uuid AS id FROM unnest($1::uuid[]) WITH ORDINALITY AS c(id, nth)
+LEFT JOIN (SELECT shard_of(w.id) AS shard, count(*) AS workers FROM workers w
+           WHERE NOT w.dead AND w.expires_at > now() AND w.tenant_id IS NULL GROUP BY 1) taken ON taken.shard = shard_of(c.id)
+ORDER BY coalesce(taken.workers, 0), c.nth LIMIT 1
+`
+
+// Cross-tenant: the worker. Of the ids that a worker may take the one whose shard (shard_of) the fewest live
+// workers of the service have, the first of several. Claims by workers of one shard wait for each other's commits.
+func (q *Queries) FindQuietShard(ctx context.Context, ids []uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, FindQuietShard, ids)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const InsertWorker = `-- name: InsertWorker :exec
 INSERT INTO workers (id, host, pid, slots, job_types, expires_at)
 VALUES ($1, $2, $3, $4, coalesce($5::text[], '{}'), coalesce($6::timestamptz, now()) + make_interval(secs => $7::float8))

@@ -1,3 +1,11 @@
+-- name: FindQuietShard :one
+-- Cross-tenant: the worker. Of the ids that a worker may take the one whose shard (shard_of) the fewest live
+-- workers of the service have, the first of several. Claims by workers of one shard wait for each other's commits.
+SELECT (c.id)::uuid AS id FROM unnest(@ids::uuid[]) WITH ORDINALITY AS c(id, nth)
+LEFT JOIN (SELECT shard_of(w.id) AS shard, count(*) AS workers FROM workers w
+           WHERE NOT w.dead AND w.expires_at > now() AND w.tenant_id IS NULL GROUP BY 1) taken ON taken.shard = shard_of(c.id)
+ORDER BY coalesce(taken.workers, 0), c.nth LIMIT 1;
+
 -- name: InsertWorker :exec
 INSERT INTO workers (id, host, pid, slots, job_types, expires_at)
 VALUES (@id, @host, @pid, @slots, coalesce(@job_types::text[], '{}'), coalesce(sqlc.narg(now)::timestamptz, now()) + make_interval(secs => @lease_seconds::float8));

@@ -2,12 +2,14 @@ package worker_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
+	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
 )
 
@@ -84,4 +86,41 @@ func TestOthersAreKnown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Workers that register one after the other share a shard no sooner than they must.
+func TestWorkersSpreadOverShards(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	members := fleet.NewStore(b.engine)
+	register := func() uuid.UUID {
+		id, err := members.Register(t.Context(), fleet.Member{Slots: 1, Types: []string{"function"}, Lease: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	shard := func(id uuid.UUID) (n int) {
+		if err := b.engine.Pool().QueryRow(t.Context(), "SELECT shard_of($1)", id).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	each := func(what string) {
+		shards := map[int]int{}
+		for range 8 {
+			shards[shard(register())]++
+		}
+		if len(shards) != 8 {
+			t.Errorf("%s: of 8 workers the shards have %v, want one in each of 8", what, shards)
+		}
+	}
+	each("the first")
+	each("the second")
+	b.exec("UPDATE workers SET dead = true WHERE id = $1", register())
+	b.exec("UPDATE workers SET expires_at = now() WHERE id = $1", register())
+	each("some have gone")
+	b.exec(`INSERT INTO workers (id, tenant_id, host, pid, slots, expires_at)
+		SELECT overlay(gen_random_uuid()::text placing '0' FROM 36)::uuid, $1, '', 1, 1, now() + interval '1 hour' FROM generate_series(1, 9)`, b.who.TenantID)
+	each("a tenant has some of one shard")
 }

@@ -72,15 +72,17 @@ func (w *Worker) incarnations(ctx context.Context) {
 // incarnate registers a new incarnation.
 func (w *Worker) incarnate(ctx context.Context) (*incarnation, error) {
 	inc := &incarnation{
-		member:  fleet.Member{ID: uuid.New(), Host: w.c.Host, PID: w.c.PID, Slots: w.c.Slots, Types: w.c.Executor.Types(), Lease: w.c.Lease},
+		member:  fleet.Member{Host: w.c.Host, PID: w.c.PID, Slots: w.c.Slots, Types: w.c.Executor.Types(), Lease: w.c.Lease},
 		fence:   w.c.Fence,
 		running: map[uuid.UUID]activeRun{}, claiming: map[uuid.UUID][]uuid.UUID{}, good: clock.Start(),
 		// Workers that start together do not compare together.
 		compared: clock.Start(), calm: rand.N(w.c.Compare),
 	}
-	if err := w.members.Register(ctx, inc.member); err != nil {
+	id, err := w.members.Register(ctx, inc.member)
+	if err != nil {
 		return nil, err
 	}
+	inc.member.ID = id
 	inc.ctx, inc.end = context.WithCancelCause(ctx)
 	w.c.Log.InfoContext(ctx, "worker registered", "worker_id", inc.member.ID, "slots", w.c.Slots)
 	return inc, nil
