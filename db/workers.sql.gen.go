@@ -12,6 +12,22 @@ import (
 	"github.com/google/uuid"
 )
 
+const ChooseShard = `-- name: ChooseShard :one
+SELECT (c.id)::uuid AS id FROM unnest($1::uuid[]) WITH ORDINALITY AS c(id, nth)
+LEFT JOIN (SELECT shard_of(w.id) AS shard, count(*) AS workers FROM workers w
+           WHERE NOT w.dead AND w.expires_at > now() AND w.tenant_id IS NULL GROUP BY 1) taken ON taken.shard = shard_of(c.id)
+ORDER BY coalesce(taken.workers, 0), c.nth LIMIT 1
+`
+
+// Cross-tenant: the worker. Of the ids that a worker may take the one whose shard (shard_of) the fewest live
+// workers of the service have, the first of several. Claims by workers of one shard wait for each other's commits.
+func (q *Queries) ChooseShard(ctx context.Context, ids []uuid.UUID) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, ChooseShard, ids)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
+}
+
 const CountLiveWorkers = `-- name: CountLiveWorkers :one
 SELECT count(*) FROM workers WHERE tenant_id IS NULL AND NOT dead AND expires_at > coalesce($1::timestamptz, now())
 `
@@ -57,22 +73,6 @@ func (q *Queries) DescribeOtherWorkers(ctx context.Context, id uuid.UUID) (Descr
 	var i DescribeOtherWorkersRow
 	err := row.Scan(&i.Live, &i.ServeLess, &i.Able)
 	return i, err
-}
-
-const FindQuietShard = `-- name: FindQuietShard :one
-SELECT (c.id)::uuid AS id FROM unnest($1::uuid[]) WITH ORDINALITY AS c(id, nth)
-LEFT JOIN (SELECT shard_of(w.id) AS shard, count(*) AS workers FROM workers w
-           WHERE NOT w.dead AND w.expires_at > now() AND w.tenant_id IS NULL GROUP BY 1) taken ON taken.shard = shard_of(c.id)
-ORDER BY coalesce(taken.workers, 0), c.nth LIMIT 1
-`
-
-// Cross-tenant: the worker. Of the ids that a worker may take the one whose shard (shard_of) the fewest live
-// workers of the service have, the first of several. Claims by workers of one shard wait for each other's commits.
-func (q *Queries) FindQuietShard(ctx context.Context, ids []uuid.UUID) (uuid.UUID, error) {
-	row := q.db.QueryRow(ctx, FindQuietShard, ids)
-	var id uuid.UUID
-	err := row.Scan(&id)
-	return id, err
 }
 
 const InsertWorker = `-- name: InsertWorker :exec

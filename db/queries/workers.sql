@@ -1,4 +1,4 @@
--- name: FindQuietShard :one
+-- name: ChooseShard :one
 -- Cross-tenant: the worker. Of the ids that a worker may take the one whose shard (shard_of) the fewest live
 -- workers of the service have, the first of several. Claims by workers of one shard wait for each other's commits.
 SELECT (c.id)::uuid AS id FROM unnest(@ids::uuid[]) WITH ORDINALITY AS c(id, nth)

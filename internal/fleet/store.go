@@ -17,7 +17,7 @@ type Store struct{ q *db.Queries }
 // NewStore makes a store.
 func NewStore(d *postgres.DB) *Store { return &Store{q: db.New(d.Pool())} }
 
-// candidates is of how many ids an incarnation takes one. Each of the eight shards has some of so many.
+// candidates is how many ids an incarnation chooses from: so many that each of the eight shards has some of them.
 const candidates = 64
 
 // Register starts an incarnation's lease and returns its id: one in whose shard the fewest others live. Claims by
@@ -28,7 +28,7 @@ func (s *Store) Register(ctx context.Context, m Member) (id uuid.UUID, err error
 	for i := range ids {
 		ids[i] = uuid.New()
 	}
-	if id, err = s.q.FindQuietShard(ctx, ids); err != nil {
+	if id, err = s.q.ChooseShard(ctx, ids); err != nil {
 		return uuid.Nil, fmt.Errorf("choose the worker's id: %w", postgres.Fault(err))
 	}
 	err = s.q.InsertWorker(ctx, db.InsertWorkerParams{

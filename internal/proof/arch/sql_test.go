@@ -60,7 +60,7 @@ var crossTenant = map[string]string{
 	"DeleteOldBreakers": "maintenance",
 
 	"ListExecutionsOfWorker":  "worker",
-	"FindQuietShard":          "worker: takes the shard of the fewest others",
+	"ChooseShard":             "worker: takes the shard of the fewest others",
 	"ListNextExecutions":      "worker and maintenance: whose turn it is when runs ended",
 	"ListCancelledRuns":       "worker",
 	"ListPooledExecutions":    "worker",
