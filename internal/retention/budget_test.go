@@ -105,7 +105,7 @@ func TestTheOldestKeysGoFirst(t *testing.T) {
 	other := uuid.New()
 	b.exec("INSERT INTO tenants (id, name) VALUES ($1, 'y')", other)
 	b.exec(`INSERT INTO idempotency_keys (tenant_id, key, route, body_sha256, status, response, expires_at)
-		VALUES ($1, 'k', 'x', '', 0, '{}', now() - interval '1 hour' + interval '500 milliseconds')`, other)
+		SELECT $1, 'k', 'x', '', 0, '{}', min(expires_at) + interval '500 milliseconds' FROM idempotency_keys`, other)
 	k := retention.New(retention.Config{DB: b.db, Executions: partition.Term{Months: 13}, MetricDays: 14, Budget: time.Nanosecond})
 	if r, err := k.Pass(t.Context(), time.Time{}); err != nil || !r.More {
 		t.Fatalf("%+v, %v", r, err)
