@@ -41,28 +41,25 @@ func NewStore(db *postgres.DB, c Config) *Store {
 
 func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
-// Next lists executions that may start now that runs ended: of a tenant whose limits left something
-// behind as many as there are ends of it, and one more. Of those in the pool, which a limit left behind,
-// a caller that polls itself wants only those that its polls leave to others. A zero now means the
-// database's clock.
+// Next lists executions that may start now that runs ended. Of those in the pool, which a
+// limit of their tenant left behind, a caller that polls itself wants only those that its
+// polls leave to others. A zero now means the database's clock.
 func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed, polls bool) ([]Waiting, error) {
 	p := db.ListNextExecutionsParams{
-		Now: postgres.At(now), MaxRunning: s.maxRunning(), WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, Ends: []int32{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+		Now: postgres.At(now), MaxRunning: s.maxRunning(), WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
 	}
 	if polls {
 		p.LeftTypes = s.leftTypes
 	}
-	endsOf := map[uuid.UUID]int32{}
+	seen := map[uuid.UUID]bool{uuid.Nil: true}
 	for _, f := range ends {
-		if f.Tenant != uuid.Nil {
-			endsOf[f.Tenant]++
+		if !seen[f.Tenant] {
+			seen[f.Tenant] = true
+			p.TenantIds = append(p.TenantIds, f.Tenant)
 		}
 		if f.Key != "" {
 			p.KeyTenantIds, p.Keys = append(p.KeyTenantIds, f.KeyTenant), append(p.Keys, f.Key)
 		}
-	}
-	for tenant, n := range endsOf {
-		p.TenantIds, p.Ends = append(p.TenantIds, tenant), append(p.Ends, n)
 	}
 	if len(p.TenantIds)+len(p.Keys) == 0 {
 		return nil, nil

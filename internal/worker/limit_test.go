@@ -2,15 +2,12 @@ package worker_test
 
 import (
 	"context"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 
-	"github.com/scheduler-service/scheduler/internal/clock"
-	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -67,52 +64,5 @@ func TestNoMoreRunsAtOnceThanAJobMayHave(t *testing.T) {
 	close(done)
 	if got := most.Load(); got != 2 {
 		t.Errorf("%d ran at once, want the 2 that the job may have", got)
-	}
-}
-
-// Ends name as many executions as they made room for, and one more: the last that fit. The first are
-// those whose claims earlier ends have set going.
-func TestEndsNameWhatTheyMadeRoomFor(t *testing.T) {
-	t.Parallel()
-	b := setup(t)
-	first := clock.Now().Add(-time.Minute)
-	b.exec(`INSERT INTO workers (id, host, pid, slots, expires_at) VALUES ($1, '', 1, 1, now() + interval '1 hour')`, uuid.New())
-	b.exec(`UPDATE running_shards SET runs = 4, runs_by_type = '{"function": 4}' WHERE shard = 0 AND tenant_id = $1`, b.who.TenantID)
-	ids := make([]uuid.UUID, 10)
-	for i := range ids {
-		ids[i] = uuid.New()
-		b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, concurrency_key)
-			VALUES ($1::uuid, $2, gen_random_uuid(), 1, now(), 'manual', 'function', 1, 1000, $3, 'infinity', ($1::uuid)::text)`, ids[i], b.who.TenantID, first.Add(time.Duration(i)*time.Second))
-	}
-	for _, test := range []struct {
-		limits string
-		ends   int
-		want   []uuid.UUID
-	}{
-		{"max_running = 5, max_running_by_type = '{}'", 1, ids[:1]},
-		{"max_running = 6, max_running_by_type = '{}'", 1, ids[:2]},
-		{"max_running = 10, max_running_by_type = '{}'", 1, ids[4:6]},
-		{"max_running = 10, max_running_by_type = '{}'", 3, ids[2:6]},
-		{"max_running = 10, max_running_by_type = '{}'", 9, ids[:6]},
-		{"max_running = 15, max_running_by_type = '{}'", 1, ids[9:]},
-		{"max_running = 16, max_running_by_type = '{}'", 1, nil},
-		{"max_running = 1000, max_running_by_type = '{}'", 1, nil},
-		{"max_running = NULL, max_running_by_type = '{}'", 1, nil},
-		{"max_running = 1000, max_running_by_type = '{\"function\": 9}'", 1, ids[3:5]},
-		{"max_running = NULL, max_running_by_type = '{\"function\": 9}'", 2, ids[2:5]},
-		{"max_running = NULL, max_running_by_type = '{\"http\": 2}'", 1, nil},
-	} {
-		b.exec("UPDATE tenants SET "+test.limits+" WHERE id = $1", b.who.TenantID)
-		next, err := dispatch.NewStore(b.engine, dispatch.Config{}).Next(t.Context(), time.Time{}, slices.Repeat([]dispatch.Freed{{Tenant: b.who.TenantID}}, test.ends), false)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got := map[uuid.UUID]bool{}
-		for _, one := range next {
-			got[one.ID] = true
-		}
-		if len(got) != len(test.want) || slices.ContainsFunc(test.want, func(id uuid.UUID) bool { return !got[id] }) {
-			t.Errorf("%s, %d ends: named %v, want %v", test.limits, test.ends, next, test.want)
-		}
 	}
 }

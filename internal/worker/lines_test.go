@@ -92,13 +92,13 @@ func TestBacklogsCostNothing(t *testing.T) {
 		}},
 		{"a key is freed", 800, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListNextExecutions(ctx, db.ListNextExecutionsParams{
-				WindowSize: 32, Most: 64, TenantIds: []uuid.UUID{}, Ends: []int32{}, KeyTenantIds: []uuid.UUID{c.tenant}, Keys: []string{"lathe"},
+				WindowSize: 32, Most: 64, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{c.tenant}, Keys: []string{"lathe"},
 			})
 			return err
 		}},
 		{"room of a tenant is freed", 1200, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListNextExecutions(ctx, db.ListNextExecutionsParams{
-				WindowSize: 32, Most: 64, TenantIds: []uuid.UUID{c.tenant}, Ends: []int32{1}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+				WindowSize: 32, Most: 64, TenantIds: []uuid.UUID{c.tenant}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
 			})
 			return err
 		}},

@@ -71,19 +71,9 @@ func (t *tables) mayHaveSlot(r *activeRow) bool {
 	return r.SlotLimit == 0 || t.places(r.Job).Taken < r.SlotLimit
 }
 
-// ended counts the end of a run.
-func (o *listNextExecutions) ended(tenant uuid.UUID) {
-	at := slices.Index(o.Tenants, tenant)
-	if at < 0 {
-		at = len(o.Tenants)
-		o.Tenants, o.Ends = append(o.Tenants, tenant), append(o.Ends, 0)
-	}
-	o.Ends[at]++
-}
-
-// do names whose turn it is: of tenants, the last that they have room for, as many as there
-// are ends and one more; of each key the first in line; and nothing that no worker runs. Executions that were
-// hinted and were never left behind stand in no line, and it does not name them.
+// do names whose turn it is: of tenants, as far as they have room, and of each
+// key the first in line; and nothing that no worker runs. Executions that were hinted and were
+// never left behind stands in no line, and it does not name it.
 func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 	served := func(r *activeRow) bool { return t.served(r.Type, at) }
 	var rows []*activeRow
@@ -93,17 +83,14 @@ func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 		}
 	}
 	slices.SortFunc(rows, byTurn)
-	for i, id := range o.Tenants {
-		room, most := t.tenant(id).room(o.Limit), 64
+	for _, id := range o.Tenants {
+		room := t.tenant(id).room(o.Limit)
+		room.All = min(room.All, 64)
 		for _, r := range rows {
-			if r.Tenant != id || most == 0 || room.All <= 0 || *room.of(r.Type) <= 0 {
-				continue
-			}
-			if min(room.All, *room.of(r.Type)) <= o.Ends[i]+1 {
+			if r.Tenant == id && room.All > 0 && *room.of(r.Type) > 0 {
 				a.IDs = append(a.IDs, r.ID)
+				room.add(r.Type, -1)
 			}
-			room.add(r.Type, -1)
-			most--
 		}
 	}
 	for _, key := range o.Keys {

@@ -124,7 +124,6 @@ type (
 	listUnblockedExecutions struct{ Types []string }
 	listNextExecutions      struct {
 		Tenants []uuid.UUID // that have room again
-		Ends    []int       // how many runs of each have ended
 		Keys    []lockKey
 		Limit   int
 	}

@@ -233,11 +233,9 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{
-			Now: &at, MaxRunning: int32(o.Limit), WindowSize: 256, Most: 64, TenantIds: []uuid.UUID{}, Ends: []int32{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
+			Now: &at, MaxRunning: int32(o.Limit), WindowSize: 256, Most: 64, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},
 		}
-		for i, tenant := range o.Tenants {
-			p.TenantIds, p.Ends = append(p.TenantIds, tenant), append(p.Ends, int32(o.Ends[i]))
-		}
+		p.TenantIds = append(p.TenantIds, o.Tenants...)
 		for _, key := range o.Keys {
 			p.Keys, p.KeyTenantIds = append(p.Keys, key.Key), append(p.KeyTenantIds, key.Tenant)
 		}

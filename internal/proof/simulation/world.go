@@ -304,8 +304,8 @@ func (w *world) rollBack(session int) {
 func (w *world) next(who *process, ends []verdict) {
 	o := listNextExecutions{Limit: w.limit}
 	for _, v := range ends {
-		if v.Backlogged || v.Lost {
-			o.ended(v.Tenant)
+		if (v.Backlogged || v.Lost) && !slices.Contains(o.Tenants, v.Tenant) {
+			o.Tenants = append(o.Tenants, v.Tenant)
 		}
 		if v.Key != "" {
 			o.Keys = append(o.Keys, lockKey{v.Tenant, v.Key})
