@@ -146,8 +146,8 @@ func newRand(seed uint64) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 1)) // it must repeat
 }
 
-// historyRest is how many times as long as the reading of all finished rows took none follows, so that
-// it takes little of the machine on which the run measures lags. Every two seconds it took an eighth of two cores.
+// historyRest bounds what the reading of the history takes of the machine on which the run measures lags: after
+// one that took so long none follows for historyRest times as long. Every two seconds it took an eighth of two cores.
 const historyRest = 20
 
 // sampleInvariants looks all through the run at what must never change (I3), never be too
