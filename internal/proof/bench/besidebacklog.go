@@ -44,7 +44,7 @@ func (s *stack) besideBacklog(ctx context.Context, backend string) (r row, err e
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.store.insertBacklog(ctx, many, backlogSize); err != nil {
+	if err := s.store.insertBacklog(ctx, backlog{jobs: []uuid.UUID{many}, size: backlogSize}); err != nil {
 		return row{}, err
 	}
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()

@@ -87,7 +87,10 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 		{"versions", func() error { return s.versions(t.Context(), made.ID, 4, 1000) }},
 		{"expiredKeys", func() error { return s.expiredKeys(t.Context(), who.TenantID, 6) }},
 		{"refuse", func() error { return s.refuse(t.Context(), "job_executions", "INSERT", made.ID, "23514") }},
-		{"insertBacklogs", func() error { return waiting.insertBacklogs(t.Context(), []uuid.UUID{made.ID}, 7) }},
+		{"insertBacklog", func() error { return waiting.insertBacklog(t.Context(), backlog{jobs: []uuid.UUID{made.ID}, size: 7}) }},
+		{"insertBacklog with keys", func() error {
+			return waiting.insertBacklog(t.Context(), backlog{jobs: []uuid.UUID{made.ID}, size: 2, keyed: true})
+		}},
 		{"settle", func() error { return s.settle(t.Context()) }},
 	} {
 		if err := step.do(); err != nil {
@@ -104,6 +107,7 @@ func TestSetUpIsStoredAsTheProductStoresIt(t *testing.T) {
 		"SELECT count(*) FROM active_executions WHERE concurrency_key = 'key' AND NOT pooled":             5,
 		"SELECT count(*) FROM job_executions h JOIN scheduled_jobs j ON j.id = h.job_id":                  20,
 		"SELECT count(*) FROM active_executions WHERE pooled":                                             7,
+		"SELECT count(DISTINCT concurrency_key) FROM active_executions WHERE concurrency_key <> 'key'":    2,
 		"SELECT count(*) FROM idempotency_keys WHERE expires_at < now()":                                  6,
 		"SELECT count(*) FROM pg_trigger WHERE tgrelid = 'job_executions'::regclass AND tgname LIKE 'r%'": 1,
 	} {

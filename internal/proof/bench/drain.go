@@ -100,7 +100,7 @@ func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
 				}
 				jobs = append(jobs, one)
 			}
-			one, err := s.drainByFleet(ctx, workers, jobs, fleetSize)
+			one, err := s.drainByFleet(ctx, workers, backlog{jobs: jobs, size: fleetSize})
 			if err != nil {
 				return rows, fmt.Errorf("%d workers: %w", workers, err)
 			}
@@ -121,7 +121,8 @@ const (
 )
 
 // drainAtLimit drains the backlog of one tenant that is at its limit all the while, by
-// fleets of several sizes: what it costs to hand a place from one execution to the next.
+// fleets of several sizes: what it costs to hand a place from one execution to the next. Then it drains one
+// in which each execution has a concurrency key of its own, as those of jobs for one customer each.
 func drainAtLimit(ctx context.Context, s *stack) (rows []row, err error) {
 	platform, most, limited := tenant.NewStore(s.api, true), atLimit, uuid.New()
 	made, err := platform.Create(ctx, limited, tenant.Spec{Name: "limited", Limits: tenant.Limits{MaxRunning: &most}})
@@ -131,26 +132,39 @@ func drainAtLimit(ctx context.Context, s *stack) (rows []row, err error) {
 	s.tenants = append(s.tenants, tenant.Actor{TenantID: made.ID, Subject: "bench"})
 	defer func() { s.tenants = s.tenants[:len(s.tenants)-1] }()
 	for _, workers := range s.Fleets {
-		job, err := s.sleeper(ctx, len(s.tenants)-1, 0, limitedTime)
-		if err != nil {
-			return rows, err
+		for _, keyed := range []bool{false, true} {
+			job, err := s.sleeper(ctx, len(s.tenants)-1, 0, limitedTime)
+			if err != nil {
+				return rows, err
+			}
+			one, err := s.drainByFleet(ctx, workers, backlog{jobs: []uuid.UUID{job}, size: limitedSize, keyed: keyed})
+			if err != nil {
+				return rows, fmt.Errorf("%d workers: %w", workers, err)
+			}
+			one.what = fmt.Sprintf("%d of %v of a tenant that may run %d at once (%.0f a second), drained by %d worker(s)",
+				limitedSize, limitedTime, atLimit, atLimit/limitedTime.Seconds(), workers)
+			if keyed {
+				one.what += ", a key each"
+			}
+			rows = append(rows, one)
 		}
-		one, err := s.drainByFleet(ctx, workers, []uuid.UUID{job}, limitedSize)
-		if err != nil {
-			return rows, fmt.Errorf("%d workers: %w", workers, err)
-		}
-		one.what = fmt.Sprintf("%d of %v of a tenant that may run %d at once (%.0f a second), drained by %d worker(s)",
-			limitedSize, limitedTime, atLimit, atLimit/limitedTime.Seconds(), workers)
-		rows = append(rows, one)
 	}
 	return rows, nil
 }
 
-// drainByFleet drains a backlog of so many executions, of each job as many, and measures
+// backlog is so many executions that wait, of each job as many; keyed: each has a concurrency
+// key of its own.
+type backlog struct {
+	jobs  []uuid.UUID
+	size  int
+	keyed bool
+}
+
+// drainByFleet drains a backlog and measures
 // from the first start: an idle worker, whom no hint tells of the backlog, looks for one
 // every two seconds, and how long it had left when this one came is a matter of luck.
-func (s *stack) drainByFleet(ctx context.Context, workers int, jobs []uuid.UUID, size int) (r row, err error) {
-	s.say("draining %d executions with %d workers", size, workers)
+func (s *stack) drainByFleet(ctx context.Context, workers int, b backlog) (r row, err error) {
+	s.say("draining %d executions with %d workers", b.size, workers)
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
 	for range workers {
 		if _, err := s.start(ctx, workerName, withRedis); err != nil {
@@ -161,7 +175,7 @@ func (s *stack) drainByFleet(ctx context.Context, workers int, jobs []uuid.UUID,
 	if err != nil {
 		return row{}, err
 	}
-	if err := s.store.insertBacklogs(ctx, jobs, size/len(jobs)); err != nil {
+	if err := s.store.insertBacklog(ctx, b); err != nil {
 		return row{}, err
 	}
 	asked := clock.Start()
@@ -180,13 +194,13 @@ func (s *stack) drainByFleet(ctx context.Context, workers int, jobs []uuid.UUID,
 	if err != nil {
 		return row{}, err
 	}
-	s.sayCosts(from, to, float64(size))
-	done, took, err := s.store.doneOf(ctx, jobs)
-	if err == nil && done != size {
-		err = fmt.Errorf("of %d executions %d are on record", size, done)
+	s.sayCosts(from, to, float64(b.size))
+	done, took, err := s.store.doneOf(ctx, b.jobs)
+	if err == nil && done != b.size {
+		err = fmt.Errorf("of %d executions %d are on record", b.size, done)
 	}
-	r = costs(from, to, float64(size))
-	r.perSecond, r.backlog = float64(size)/took, none
+	r = costs(from, to, float64(b.size))
+	r.perSecond, r.backlog = float64(b.size)/took, none
 	return r, err
 }
 
