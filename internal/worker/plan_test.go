@@ -242,3 +242,33 @@ func TestNextInLineReadsLittle(t *testing.T) {
 		t.Errorf("obstacles: %.0f rows were touched for a page of %d", got, len(ids))
 	}
 }
+
+// A poll for free keys reads a few pages for each key, however many others the tenant's executions wait for, also
+// where the planner takes the table for empty.
+func TestEachKeyIsReadAlone(t *testing.T) {
+	t.Parallel()
+	const step = 100
+	conn := session(t)
+	for _, statement := range []string{
+		"SET enable_seqscan = off; SET enable_bitmapscan = off", // as the engine's sessions
+		"VACUUM ANALYZE active_executions",
+		`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, concurrency_key)
+			SELECT gen_random_uuid(), '00000000-0000-0000-0000-00000000000a', gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, now(), now(), 'key ' || i FROM generate_series(1, 5000) i`,
+	} {
+		if _, err := conn.Exec(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	look := func() pgtest.PlanNode {
+		return pgtest.Explain(t, conn, "force_generic_plan", uuid.Nil, func(ctx context.Context, s *pgtest.Statement) error {
+			_, err := db.New(s).ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{BatchSize: 64, Step: step, LeftTypes: []string{}})
+			return err
+		})
+	}
+	look() // plans what functions ask, which reads the catalogue
+	if got := look().Buffers(); got > 40*step {
+		t.Errorf("%.0f pages were read for %d keys, %d are enough", got, step, 40*step)
+	} else {
+		t.Logf("%.0f pages for %d keys", got, step)
+	}
+}
