@@ -53,7 +53,7 @@ front AS MATERIALIZED (
         SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
           AND e.available_at <= (SELECT at FROM clock)
-        ORDER BY e.available_at LIMIT $6::int
+        ORDER BY e.available_at LIMIT l.most + $6::int
     ) o
     WHERE NOT l.pooled
 ),
@@ -79,19 +79,24 @@ startable AS MATERIALIZED (
       AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT s.taken FROM slots s WHERE s.job_id = o.job_id))
 ),
 fitting AS (
-    SELECT o.id, o.tenant_id, o.priority, o.available_at, o.free, o.free_type,
+    SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type,
            row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.available_at, o.id) AS nth_of_type
     FROM startable o
 ),
 ranked AS (
-    SELECT f.id, f.priority, f.free,
+    SELECT f.id, f.job_type, f.priority, f.free,
            row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) AS nth
     FROM fitting f WHERE f.nth_of_type <= f.free_type
 )
-SELECT r.id, r.priority::smallint AS priority FROM ranked r WHERE r.nth <= r.free
+SELECT r.id, r.priority::smallint AS priority, r.job_type FROM ranked r WHERE r.nth <= r.free
 UNION
-SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority
-FROM (SELECT unnest($7::uuid[]) AS tenant_id, unnest($8::text[]) AS key) freed
+SELECT (n.id)::uuid AS id, (n.priority)::smallint AS priority, (SELECT e.job_type FROM active_executions e WHERE e.id = n.id)::text AS job_type
+FROM (SELECT f.tenant_id, f.key
+      FROM (SELECT unnest($7::uuid[]) AS tenant_id, unnest($8::text[]) AS key) f
+      CROSS JOIN LATERAL (
+          SELECT 1 FROM active_executions e WHERE e.awaits_turn AND e.tenant_id = f.tenant_id AND e.concurrency_key = f.key
+          ORDER BY e.awaits_slot, e.job_type, e.priority, e.available_at LIMIT 1
+      ) one OFFSET 0) freed -- most keys have nobody waiting, and next_for_key takes 0.1 ms
 CROSS JOIN clock CROSS JOIN LATERAL next_for_key(freed.tenant_id, freed.key, '{}', true, clock.at) n
 WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = freed.tenant_id AND c.suspended)
 `
@@ -110,6 +115,7 @@ type ListNextExecutionsParams struct {
 type ListNextExecutionsRow struct {
 	ID       uuid.UUID
 	Priority int16
+	JobType  string
 }
 
 // Cross-tenant: the worker and the sweeper, once runs ended. The next in line: of tenants
@@ -122,7 +128,7 @@ type ListNextExecutionsRow struct {
 // active_executions_pool), there only those of types that the caller leaves to others,
 // if it says so, and among the executions that wait for a slot or key
 // (active_executions_turn_lines). Of each type and priority it reads as many as may
-// be named, and of the latter window_size: one that could start and stands behind so
+// be named, and of the latter window_size more: one that could start and stands behind so
 // many that cannot is found by ListUnblockedExecutions.
 // Of those that fit it names all, also those whose claims earlier ends have set going. Under load many of its hints are
 // for nothing. But claims fail, where another one has the counts of the tenant locked, and no end would name those
@@ -149,7 +155,7 @@ func (q *Queries) ListNextExecutions(ctx context.Context, arg ListNextExecutions
 	var items []ListNextExecutionsRow
 	for rows.Next() {
 		var i ListNextExecutionsRow
-		if err := rows.Scan(&i.ID, &i.Priority); err != nil {
+		if err := rows.Scan(&i.ID, &i.Priority, &i.JobType); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -46,10 +46,10 @@ const (
 	maxLost = 3
 	// SweepBatch is how many executions one statement of a sweep takes.
 	SweepBatch = 1000
-	// nextWindow is how many executions of one type and priority are read that wait
-	// for a slot or key too, and nextMost how many of a tenant are named as the next.
-	nextWindow = 32
+	// nextMost is how many executions of a tenant are named as the next. nextWindow is how many more of one
+	// type and priority are read of those that wait for a slot or key too.
 	nextMost   = 64
+	nextWindow = 32
 )
 
 // Claimed is an attempt that the caller's worker runs.
@@ -86,10 +86,11 @@ type Position struct {
 	key         string
 }
 
-// Waiting is an execution that waits and that a hint may name.
+// Waiting is an execution that waits and that a hint may name. Next alone says its type.
 type Waiting struct {
 	ID       uuid.UUID
 	Priority int
+	JobType  string
 }
 
 // Ended is an attempt with its outcome.

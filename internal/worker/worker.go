@@ -156,6 +156,9 @@ type Worker struct {
 	pooled               bool           // the last one found something in the pool
 	beginning            sync.WaitGroup // the runs of its last claim, see begin
 
+	intake sync.RWMutex // held by ends while they take slots for the next in line, and to set closed
+	closed bool         // nothing more is taken
+
 	current atomic.Pointer[incarnation] // nil while there is none
 	runs    sync.WaitGroup              // runs whose slot is held
 	strays  atomic.Int32                // runs that were given up and go on
@@ -221,7 +224,8 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	case <-w.registered:
 	case <-ctx.Done():
 	}
-	err := consume(ctx) // returns when ctx is cancelled: the intake is closed
+	err := consume(ctx) // returns when ctx is cancelled
+	w.close()
 	w.ready.Store(false)
 	idle := make(chan struct{})
 	go func() { w.runs.Wait(); close(idle) }()
@@ -236,6 +240,13 @@ func (w *Worker) Run(ctx context.Context, consume func(ctx context.Context) erro
 	stopIncarnating() // not before: without the lease the sweeper reassigns what waits for its outcome
 	background.Wait()
 	return err
+}
+
+// close closes the intake: hints and polls bring nothing more, and ends claim nothing more.
+func (w *Worker) close() {
+	w.intake.Lock()
+	defer w.intake.Unlock()
+	w.closed = true
 }
 
 // writeOutcomes writes outcomes until writing is cancelled: batches first, then the
