@@ -122,7 +122,8 @@ const (
 
 // drainAtLimit drains the backlog of one tenant that is at its limit all the while, by
 // fleets of several sizes: what it costs to hand a place from one execution to the next. Then it drains one
-// in which each execution has a concurrency key of its own, as those of jobs for one customer each.
+// in which each execution has a concurrency key of its own, as those of jobs for one customer each, and one of a job
+// that may run so many at once.
 func drainAtLimit(ctx context.Context, s *stack) (rows []row, err error) {
 	platform, most, limited := tenant.NewStore(s.api, true), atLimit, uuid.New()
 	made, err := platform.Create(ctx, limited, tenant.Spec{Name: "limited", Limits: tenant.Limits{MaxRunning: &most}})
@@ -132,32 +133,39 @@ func drainAtLimit(ctx context.Context, s *stack) (rows []row, err error) {
 	s.tenants = append(s.tenants, tenant.Actor{TenantID: made.ID, Subject: "bench"})
 	defer func() { s.tenants = s.tenants[:len(s.tenants)-1] }()
 	for _, workers := range s.Fleets {
-		for _, keyed := range []bool{false, true} {
-			job, err := s.sleeper(ctx, len(s.tenants)-1, 0, limitedTime)
+		for _, v := range []struct {
+			of     string
+			tenant int
+			backlog
+		}{
+			{"a tenant that may run", len(s.tenants) - 1, backlog{}},
+			{"a tenant, with a key each, that may run", len(s.tenants) - 1, backlog{keyed: true}},
+			{"a job that may run", 0, backlog{slots: atLimit}},
+		} {
+			job, err := s.sleeper(ctx, v.tenant, 0, limitedTime)
 			if err != nil {
 				return rows, err
 			}
-			one, err := s.drainByFleet(ctx, workers, backlog{jobs: []uuid.UUID{job}, size: limitedSize, keyed: keyed})
+			v.jobs, v.size = []uuid.UUID{job}, limitedSize
+			one, err := s.drainByFleet(ctx, workers, v.backlog)
 			if err != nil {
 				return rows, fmt.Errorf("%d workers: %w", workers, err)
 			}
-			one.what = fmt.Sprintf("%d of %v of a tenant that may run %d at once (%.0f a second), drained by %d worker(s)",
-				limitedSize, limitedTime, atLimit, atLimit/limitedTime.Seconds(), workers)
-			if keyed {
-				one.what += ", a key each"
-			}
+			one.what = fmt.Sprintf("%d of %v of %s %d at once (%.0f a second), drained by %d worker(s)",
+				limitedSize, limitedTime, v.of, atLimit, atLimit/limitedTime.Seconds(), workers)
 			rows = append(rows, one)
 		}
 	}
 	return rows, nil
 }
 
-// backlog is so many executions that wait, of each job as many; keyed: each has a concurrency
-// key of its own.
+// backlog is so many executions that wait, of each job as many. keyed: each has a concurrency
+// key of its own. Of each job so many slots may be taken; 0: they need none.
 type backlog struct {
 	jobs  []uuid.UUID
 	size  int
 	keyed bool
+	slots int
 }
 
 // drainByFleet drains a backlog and measures

@@ -99,11 +99,11 @@ func (s *store) jobLags(ctx context.Context, job uuid.UUID) (l lag, n int, err e
 // insertBacklog makes runs that wait since an hour, as after an outage: in the pool, or for their keys.
 func (s *store) insertBacklog(ctx context.Context, b backlog) error {
 	insert := `INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
-			timeout_ms, pooled, concurrency_key, available_at, sweep_at)
-		SELECT ` + idOf("now() - i * interval '1 ms'", "j.id::text || i || $3::boolean") + `, j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, NOT $3::boolean,
-		       CASE WHEN $3::boolean THEN 'key ' || i END, now() - interval '1 hour', 'infinity'
+			timeout_ms, pooled, concurrency_key, concurrency_limit, available_at, sweep_at)
+		SELECT ` + idOf("now() - i * interval '1 ms'", "j.id::text || i || $3::boolean") + `, j.tenant_id, j.id, j.version, now() - i * interval '1 ms', 'manual', j.job_type, j.priority, 1, 10000, NOT $3::boolean AND $4 = 0,
+		       CASE WHEN $3::boolean THEN 'key ' || i END, $4::int, now() - interval '1 hour', 'infinity'
 		FROM scheduled_jobs j, generate_series(1, $2::int) i WHERE j.id = ANY ($1)`
-	if _, err := s.db.Pool().Exec(ctx, insert, b.jobs, b.size/len(b.jobs), b.keyed); err != nil {
+	if _, err := s.db.Pool().Exec(ctx, insert, b.jobs, b.size/len(b.jobs), b.keyed, b.slots); err != nil {
 		return fmt.Errorf("insert the backlog: %w", postgres.Fault(err))
 	}
 	return nil
