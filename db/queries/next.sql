@@ -4,11 +4,12 @@
 -- of each key that became free. Locks nothing, the claim decides. It names no
 -- execution that waits for a concurrency slot or key that is taken, and none whose type no
 -- live worker runs.
--- It steps through a tenant's backlog by type and priority: in the pool, where
--- everything stands that a limit of its tenant left behind (index
--- active_executions_pool), there only those of types that the caller leaves to others,
--- if it says so, and among the executions that wait for a slot or key
--- (active_executions_turn_lines). Of each type and priority it reads as many as may
+-- It steps through a tenant's backlog by type and priority: in the pool (index
+-- active_executions_pool), and among the executions that wait for a slot or key
+-- (active_executions_turn_lines). A caller that polls the pool says so by naming the types that it
+-- leaves to others. In the pool it wants those types alone, unless others of the tenant have a slot or key free:
+-- then it wants both in one order, or one kind would take all the room.
+-- Each step of priority counts as ten seconds of waiting, as in a poll. Of each type and priority it reads as many as may
 -- be named, and of the latter window_size more: one that could start and stands behind so
 -- many that cannot is found by ListUnblockedExecutions.
 -- Of those that fit it names all, also those whose claims earlier ends have set going. Under load many of its hints are
@@ -23,16 +24,6 @@ room AS MATERIALIZED (
     FROM running_totals c LEFT JOIN tenants t ON t.id = c.tenant_id
     WHERE c.tenant_id = ANY (@tenant_ids::uuid[]) AND NOT c.suspended
 ),
-pool AS (
-    SELECT m.tenant_id, f.priority, f.job_type FROM room m CROSS JOIN LATERAL (
-        SELECT e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id = m.tenant_id ORDER BY e.priority, e.job_type LIMIT 1
-    ) f WHERE m.free > 0 AND cardinality(@left_types::text[]) IS DISTINCT FROM 0
-    UNION ALL
-    SELECT w.tenant_id, f.priority, f.job_type FROM pool w CROSS JOIN LATERAL (
-        SELECT e.priority, e.job_type FROM active_executions e
-        WHERE e.pooled AND e.tenant_id = w.tenant_id AND (e.priority, e.job_type) > (w.priority, w.job_type) ORDER BY e.priority, e.job_type LIMIT 1
-    ) f
-),
 limited AS (
     SELECT m.tenant_id, f.job_type, f.priority FROM room m CROSS JOIN LATERAL (
         SELECT e.job_type, e.priority FROM active_executions e WHERE e.awaits_turn AND e.tenant_id = m.tenant_id ORDER BY e.job_type, e.priority LIMIT 1
@@ -43,39 +34,24 @@ limited AS (
         WHERE e.awaits_turn AND e.tenant_id = w.tenant_id AND (e.job_type, e.priority) > (w.job_type, w.priority) ORDER BY e.job_type, e.priority LIMIT 1
     ) f
 ),
-lines AS MATERIALIZED (
-    SELECT w.pooled, w.tenant_id, w.job_type, w.priority, least(m.free, @most::int) AS free, f.free_type, least(m.free, f.free_type, @most::int) AS most
-    FROM (SELECT true AS pooled, p.tenant_id, p.job_type, p.priority FROM pool p WHERE @left_types::text[] IS NULL OR p.job_type = ANY (@left_types::text[])
-          UNION ALL SELECT false, l.tenant_id, l.job_type, l.priority FROM limited l) w
-    JOIN room m ON m.tenant_id = w.tenant_id
-    CROSS JOIN LATERAL (SELECT coalesce((m.max_running_by_type->>w.job_type)::int - coalesce((m.running_by_type->>w.job_type)::int, 0), 1000000) AS free_type) f
-    WHERE f.free_type > 0 AND is_served(w.job_type, (SELECT at FROM clock))
-),
 -- Executions that may have to wait for a slot or key too.
 front AS MATERIALIZED (
-    SELECT o.*, l.tenant_id, l.job_type, l.priority, l.free, l.free_type
-    FROM lines l CROSS JOIN LATERAL (
+    SELECT o.*, l.tenant_id, l.job_type, l.priority, l.free, f.free_type
+    FROM (SELECT w.tenant_id, w.job_type, w.priority, least(m.free, @most::int) AS free, m.max_running_by_type, m.running_by_type
+          FROM limited w JOIN room m ON m.tenant_id = w.tenant_id) l
+    CROSS JOIN LATERAL (SELECT coalesce((l.max_running_by_type->>l.job_type)::int - coalesce((l.running_by_type->>l.job_type)::int, 0), 1000000) AS free_type) f
+    CROSS JOIN LATERAL (
         SELECT e.id, e.job_id, e.available_at, e.concurrency_limit, e.concurrency_key, e.cancel_requested_at, e.generation, e.backfill_id FROM active_executions e
         WHERE e.awaits_turn AND e.tenant_id = l.tenant_id AND e.job_type = l.job_type AND e.priority = l.priority
           AND e.available_at <= (SELECT at FROM clock)
-        ORDER BY e.available_at LIMIT l.most + @window_size::int
+        ORDER BY e.available_at LIMIT least(l.free, f.free_type) + @window_size::int
     ) o
-    WHERE NOT l.pooled
+    WHERE f.free_type > 0 AND is_served(l.job_type, (SELECT at FROM clock))
 ),
 slots AS MATERIALIZED (
     SELECT j.job_id, taken_slots(j.job_id) AS taken FROM (SELECT DISTINCT f.job_id FROM front f WHERE f.concurrency_limit > 0) j
 ),
-startable AS MATERIALIZED (
-    SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, l.free_type
-    FROM lines l CROSS JOIN LATERAL (
-        SELECT e.id, e.job_id, e.available_at, e.generation, e.backfill_id FROM active_executions e
-        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
-          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
-        ORDER BY e.available_at LIMIT l.most
-    ) w
-    WHERE l.pooled
-      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL))
-    UNION ALL
+ready AS MATERIALIZED (
     SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type
     FROM front o
     WHERE o.cancel_requested_at IS NULL
@@ -83,14 +59,45 @@ startable AS MATERIALIZED (
       AND NOT EXISTS (SELECT 1 FROM running_keys k WHERE k.tenant_id = o.tenant_id AND k.key = o.concurrency_key)
       AND (o.concurrency_limit = 0 OR o.concurrency_limit > (SELECT s.taken FROM slots s WHERE s.job_id = o.job_id))
 ),
+pooled AS MATERIALIZED (
+    SELECT m.tenant_id, m.free, m.max_running_by_type, m.running_by_type,
+           CASE WHEN @left_types::text[] IS NULL OR EXISTS (SELECT 1 FROM ready r WHERE r.tenant_id = m.tenant_id) THEN NULL ELSE @left_types::text[] END AS types
+    FROM room m WHERE m.free > 0
+),
+pool AS (
+    SELECT m.tenant_id, f.priority, f.job_type FROM pooled m CROSS JOIN LATERAL (
+        SELECT e.priority, e.job_type FROM active_executions e WHERE e.pooled AND e.tenant_id = m.tenant_id ORDER BY e.priority, e.job_type LIMIT 1
+    ) f WHERE cardinality(m.types) IS DISTINCT FROM 0
+    UNION ALL
+    SELECT w.tenant_id, f.priority, f.job_type FROM pool w CROSS JOIN LATERAL (
+        SELECT e.priority, e.job_type FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = w.tenant_id AND (e.priority, e.job_type) > (w.priority, w.job_type) ORDER BY e.priority, e.job_type LIMIT 1
+    ) f
+),
+startable AS MATERIALIZED (
+    SELECT w.id, l.tenant_id, l.job_type, l.priority, w.available_at, l.free, f.free_type
+    FROM (SELECT p.tenant_id, p.job_type, p.priority, least(m.free, @most::int) AS free, m.max_running_by_type, m.running_by_type
+          FROM pool p JOIN pooled m ON m.tenant_id = p.tenant_id WHERE m.types IS NULL OR p.job_type = ANY (m.types)) l
+    CROSS JOIN LATERAL (SELECT coalesce((l.max_running_by_type->>l.job_type)::int - coalesce((l.running_by_type->>l.job_type)::int, 0), 1000000) AS free_type) f
+    CROSS JOIN LATERAL (
+        SELECT e.id, e.job_id, e.available_at, e.generation, e.backfill_id FROM active_executions e
+        WHERE e.pooled AND e.tenant_id = l.tenant_id AND e.priority = l.priority AND e.job_type = l.job_type
+          AND e.available_at <= (SELECT at FROM clock) AND e.cancel_requested_at IS NULL
+        ORDER BY e.available_at LIMIT least(l.free, f.free_type)
+    ) w
+    WHERE f.free_type > 0 AND is_served(l.job_type, (SELECT at FROM clock))
+      AND NOT EXISTS (SELECT 1 FROM cancellations o WHERE o.job_id = w.job_id AND o.generation >= w.generation AND NOT (o.spare_backfills AND w.backfill_id IS NOT NULL))
+    UNION ALL
+    SELECT r.id, r.tenant_id, r.job_type, r.priority, r.available_at, r.free, r.free_type FROM ready r
+),
 fitting AS (
     SELECT o.id, o.tenant_id, o.job_type, o.priority, o.available_at, o.free, o.free_type,
-           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.priority DESC, o.available_at, o.id) AS nth_of_type
+           row_number() OVER (PARTITION BY o.tenant_id, o.job_type ORDER BY o.available_at - o.priority * interval '10 seconds', o.id) AS nth_of_type
     FROM startable o
 ),
 ranked AS (
     SELECT f.id, f.job_type, f.priority, f.free,
-           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.priority DESC, f.available_at, f.id) AS nth
+           row_number() OVER (PARTITION BY f.tenant_id ORDER BY f.available_at - f.priority * interval '10 seconds', f.id) AS nth
     FROM fitting f WHERE f.nth_of_type <= f.free_type
 )
 SELECT r.id, r.priority::smallint AS priority, r.job_type FROM ranked r WHERE r.nth <= r.free

@@ -43,7 +43,7 @@ func (s *Store) queries() *db.Queries { return db.New(s.db.Pool()) }
 
 // Next lists executions that may start now that runs ended. Of those in the pool, which a
 // limit of their tenant left behind, a caller that polls itself wants only those that its
-// polls leave to others. A zero now means the database's clock.
+// polls leave to others, unless others of the tenant, whose slot or key is free, want the same room. A zero now means the database's clock.
 func (s *Store) Next(ctx context.Context, now time.Time, ends []Freed, polls bool) ([]Waiting, error) {
 	p := db.ListNextExecutionsParams{
 		Now: postgres.At(now), MaxRunning: s.maxRunning(), WindowSize: nextWindow, Most: nextMost, TenantIds: []uuid.UUID{}, KeyTenantIds: []uuid.UUID{}, Keys: []string{},

@@ -20,10 +20,11 @@ const (
 )
 
 // announcement is what a batch of accepted outcomes freed: next are executions that get the concurrency
-// slots of their jobs.
+// slots of their jobs, and room says that a limit of a tenant has room.
 type announcement struct {
 	next  []dispatch.Waiting
 	freed []dispatch.Freed
+	room  bool
 }
 
 // announce has the next in line started, beside whatever else the worker does. Where
@@ -34,6 +35,9 @@ func (w *Worker) announce(a announcement) {
 	default:
 		for _, ids := range lanesOf(a.next) {
 			w.tryHere(ids)
+		}
+		if a.room {
+			w.callAtOnce()
 		}
 	}
 }
@@ -60,10 +64,13 @@ func (w *Worker) announcing(ctx context.Context, stopped <-chan struct{}) {
 func (w *Worker) passOn(ctx context.Context, a announcement) {
 	ctx, cancel := context.WithTimeout(ctx, announceLimit)
 	defer cancel()
+	if a.room {
+		defer w.callAtOnce() // what these claims leave of the room is for the pool
+	}
 	w.startNext(ctx, a.next)
 	// A statement of its own, once the ends are committed, sees everything that the
 	// tenants' limits left behind until then. While this worker polls, its next poll finds what
-	// is in the pool, but for types that it leaves to others.
+	// is in the pool, but for types that it leaves to others, and where others of the tenant want the same room.
 	next, err := w.store.Next(ctx, time.Time{}, a.freed, w.polling.Load())
 	if err != nil {
 		w.c.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)

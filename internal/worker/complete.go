@@ -98,11 +98,11 @@ func (w *Worker) complete(ctx context.Context, batch []ended) {
 func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.Verdict) {
 	byID := make(map[uuid.UUID]dispatch.Verdict, len(verdicts))
 	var a announcement
-	room, again := false, false
+	again := false
 	for _, v := range verdicts {
 		byID[v.ID] = v
 		if v.Freed != (dispatch.Freed{}) {
-			a.freed, room = append(a.freed, v.Freed), room || v.Freed.Tenant != uuid.Nil
+			a.freed, a.room = append(a.freed, v.Freed), a.room || v.Freed.Tenant != uuid.Nil
 		}
 	}
 	for _, e := range batch {
@@ -134,9 +134,6 @@ func (w *Worker) accept(ctx context.Context, batch []ended, verdicts []dispatch.
 		w.callItself() // a retry waits in the pool
 	}
 	w.wakeUnlessIdle() // slots are free
-	if room {
-		w.callAtOnce()
-	}
 	if len(a.next)+len(a.freed) > 0 {
 		w.announce(a)
 	}

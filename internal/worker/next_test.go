@@ -155,3 +155,30 @@ func TestAnEndNamesAllThatFit(t *testing.T) {
 		t.Errorf("named %d, %v; want the 40 that fit", len(next), err)
 	}
 }
+
+// A tenant at its limit has executions in the pool and others that have a key. Neither kind takes all the room that
+// ends make: without an order over both, the poll of the pool was nearly always quicker.
+func TestPoolAndKeysShareTheRoom(t *testing.T) {
+	t.Parallel()
+	const each = 40
+	b := setup(t)
+	ran := b.instantly()
+	like := b.pending(nil)
+	b.exec("UPDATE tenants SET max_running = 2 WHERE id = $1", b.who.TenantID)
+	b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, priority, max_attempts,
+			timeout_ms, concurrency_key, pooled, available_at, sweep_at)
+		SELECT ('00000000-0000-4000-8' || i % 2 || '00-' || lpad(i::text, 12, '0'))::uuid, tenant_id, job_id, job_version, now(), 'manual', job_type, priority, max_attempts,
+		       timeout_ms, CASE WHEN i % 2 = 0 THEN 'key ' || i END, i % 2 = 1, now() - interval '1 hour' + i * interval '1 s', 'infinity'
+		FROM active_executions, generate_series(1, $2::int) i WHERE id = $1`, like.ID, 2*each)
+	b.startWith(nil, func(w *worker.Worker, ctx context.Context) error { return w.PollLoop(ctx) })
+	eventually(t, "all ran", func() bool { return b.count("SELECT count(*) FROM active_executions") == 0 })
+	keyed := 0
+	for _, id := range ran()[:each] {
+		if id != like.ID && id[8] == 0x80 {
+			keyed++
+		}
+	}
+	if keyed < each/5 || keyed > each-each/5 {
+		t.Errorf("%d of the first %d had a key, and as many of both are as old", keyed, each)
+	}
+}

@@ -226,6 +226,12 @@ func byTurn(a, b *activeRow) int {
 	return cmp.Or(cmp.Compare(b.Priority, a.Priority), a.AvailableAt.Compare(b.AvailableAt), compareIDs(a.ID, b.ID))
 }
 
+// byAge is the order in which ends name what has room now: each step of priority counts as ten seconds of waiting.
+func byAge(a, b *activeRow) int {
+	since := func(r *activeRow) time.Time { return r.AvailableAt.Add(time.Duration(-r.Priority) * 10 * time.Second) }
+	return cmp.Or(since(a).Compare(since(b)), compareIDs(a.ID, b.ID))
+}
+
 func (o listExecutionsOfWorker) do(t *tables, at time.Time) (a answer) {
 	for i := range t.active {
 		r := &t.active[i]

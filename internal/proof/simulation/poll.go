@@ -82,7 +82,7 @@ func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 			rows = append(rows, r)
 		}
 	}
-	slices.SortFunc(rows, byTurn)
+	slices.SortFunc(rows, byAge)
 	for _, id := range o.Tenants {
 		room := t.tenant(id).room(o.Limit)
 		room.All = min(room.All, 64)
