@@ -155,14 +155,22 @@ keyed AS (
     ) n
 ),
 keys AS MATERIALIZED (SELECT w.tenant_id, w.concurrency_key FROM keyed w LIMIT @step::int),
+-- Tenants that may run nothing more now. Where one of them waits for thousands of keys, to ask for
+-- each of them took 35 ms a poll.
+full_tenants AS MATERIALIZED (
+    SELECT t.tenant_id FROM (SELECT DISTINCT k.tenant_id FROM keys k) t CROSS JOIN LATERAL (
+        SELECT c.suspended OR c.running >= coalesce(f.max_running, nullif(@max_running::int, 0), 1000000) AS is_full
+        FROM running_totals c LEFT JOIN tenants f ON f.id = c.tenant_id WHERE c.tenant_id = t.tenant_id
+    ) r WHERE r.is_full
+),
 found AS (
     SELECT (n.id)::uuid AS id, (n.tenant_id)::uuid AS tenant_id
     FROM jobs j CROSS JOIN clock CROSS JOIN LATERAL next_for_slot(j.job_id, @left_types::text[], clock.at, 0, @batch_size::int) n
     WHERE j.job_id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = n.tenant_id AND c.suspended)
     UNION
     SELECT (n.id)::uuid AS id, y.tenant_id
-    FROM keys y CROSS JOIN clock CROSS JOIN LATERAL next_for_key(y.tenant_id, y.concurrency_key, @left_types::text[], false, clock.at) n
-    WHERE NOT EXISTS (SELECT 1 FROM running_counts c WHERE c.tenant_id = y.tenant_id AND c.suspended)
+    FROM (SELECT k.tenant_id, k.concurrency_key FROM keys k WHERE k.tenant_id <> ALL (ARRAY(SELECT f.tenant_id FROM full_tenants f)) OFFSET 0) y
+    CROSS JOIN clock CROSS JOIN LATERAL next_for_key(y.tenant_id, y.concurrency_key, @left_types::text[], false, clock.at) n
 ),
 -- The last key of this batch, when there may be more.
 last_key AS MATERIALIZED (

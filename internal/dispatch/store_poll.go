@@ -121,7 +121,7 @@ func (s *Store) polling(most int, after uuid.UUID, busy map[uuid.UUID]int) db.Li
 // next poll goes on.
 func (s *Store) PollUnblocked(ctx context.Context, most int, after Position) ([]Candidate, Position, error) {
 	found, err := s.queries().ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{
-		BatchSize: int32(most), Step: unblockedStep, AfterJob: after.job, AfterTenant: after.tenant, AfterKey: after.key, LeftTypes: s.leftTypes,
+		BatchSize: int32(most), Step: unblockedStep, AfterJob: after.job, AfterTenant: after.tenant, AfterKey: after.key, LeftTypes: s.leftTypes, MaxRunning: s.maxRunning(),
 	})
 	if err != nil {
 		return nil, Position{}, fmt.Errorf("poll for free slots and keys: %w", postgres.Fault(err))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/executor"
 	"github.com/scheduler-service/scheduler/internal/idempotency"
 	"github.com/scheduler-service/scheduler/internal/job"
@@ -64,5 +65,29 @@ func TestNoMoreRunsAtOnceThanAJobMayHave(t *testing.T) {
 	close(done)
 	if got := most.Load(); got != 2 {
 		t.Errorf("%d ran at once, want the 2 that the job may have", got)
+	}
+}
+
+// A poll names nothing of a tenant that is at its limit for the keys that are free: the ends that make room do. It does
+// again once there is room.
+func TestPollsForKeysPassOverFullTenants(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	waits := b.pending(func(s *job.Spec) { s.Overlap, s.ConcurrencyKey = job.OverlapAllow, "press" })
+	for _, test := range []struct {
+		limit, standard int // of the tenant, where not below zero, and of tenants without one
+		want            int
+	}{{-1, 0, 1}, {-1, 2, 1}, {-1, 1, 0}, {1, 0, 0}, {0, 9, 0}, {2, 1, 1}} {
+		b.exec("UPDATE tenants SET max_running = nullif($2, -1) WHERE id = $1", b.who.TenantID, test.limit)
+		b.exec("UPDATE running_shards SET runs = 1 WHERE shard = 3 AND tenant_id = $1", b.who.TenantID)
+		store := dispatch.NewStore(b.engine, dispatch.Config{TenantMaxRunning: func() int { return test.standard }})
+		found, _, err := store.PollUnblocked(t.Context(), 10, dispatch.Position{})
+		if err != nil || len(found) != test.want || test.want == 1 && found[0].ID != waits.ID {
+			t.Errorf("%+v: found %v, %v", test, found, err)
+		}
+	}
+	b.exec("UPDATE running_counts SET suspended = true WHERE tenant_id = $1", b.who.TenantID)
+	if found, _, err := dispatch.NewStore(b.engine, dispatch.Config{}).PollUnblocked(t.Context(), 10, dispatch.Position{}); err != nil || len(found) != 0 {
+		t.Errorf("of a suspended tenant it found %v, %v", found, err)
 	}
 }

@@ -79,7 +79,7 @@ func (d *draw) next() op {
 	case 15:
 		return pick(d, []op{
 			listPooledExecutions{Types: d.types(), Limit: d.limit()},
-			listUnblockedExecutions{Types: d.types()},
+			listUnblockedExecutions{Types: d.types(), Limit: d.limit()},
 			listUnclaimedExecutions{IDs: d.ids(), Types: d.types()},
 			d.whoIsNext(),
 			resumePausedJobs{},

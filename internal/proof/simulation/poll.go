@@ -36,7 +36,7 @@ func (o listUnblockedExecutions) do(t *tables, at time.Time) (a answer) {
 		if r.mayStart(at) && r.SlotLimit > 0 {
 			jobs[r.Job] = true
 		}
-		if r.mayStart(at) && r.Key != "" {
+		if room := t.tenant(r.Tenant).room(o.Limit); r.mayStart(at) && r.Key != "" && room.All > 0 {
 			keys[r.lockKey()] = true
 		}
 	}

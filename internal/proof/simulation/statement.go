@@ -121,8 +121,11 @@ type (
 		Types []string
 		Limit int
 	}
-	listUnblockedExecutions struct{ Types []string }
-	listNextExecutions      struct {
+	listUnblockedExecutions struct {
+		Types []string
+		Limit int
+	}
+	listNextExecutions struct {
 		Tenants []uuid.UUID // that have room again
 		Keys    []lockKey
 		Limit   int

@@ -229,7 +229,7 @@ func (s *real) claim(ctx context.Context, o op, at time.Time) (a answer, err err
 		found, err := s.q.ListPooledExecutions(ctx, db.ListPooledExecutionsParams{Now: &at, BatchSize: 1000, Spread: 1000, Lines: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listUnblockedExecutions:
-		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Step: 1000, LeftTypes: leftOf(o.Types)})
+		found, err := s.q.ListUnblockedExecutions(ctx, db.ListUnblockedExecutionsParams{Now: &at, BatchSize: 1000, Step: 1000, LeftTypes: leftOf(o.Types), MaxRunning: int32(o.Limit)})
 		return answer{IDs: found.Ids}, err
 	case listNextExecutions:
 		p := db.ListNextExecutionsParams{

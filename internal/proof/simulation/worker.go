@@ -197,7 +197,7 @@ func (k *worker) take() {
 	switch {
 	case w.now.Sub(k.placed) > time.Second/2:
 		k.placed = w.now
-		look(listUnblockedExecutions{Types: k.types})
+		look(listUnblockedExecutions{Types: k.types, Limit: w.limit})
 	case w.redis.away:
 		w.send(&k.process, poolLateExecutions{Ahead: 5 * time.Second}, timeout, func(answer, bool) { look(listPooledExecutions{Types: k.types, Limit: w.limit}) })
 	default:
