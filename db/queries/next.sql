@@ -12,7 +12,7 @@
 -- Each step of priority counts as ten seconds of waiting, as in a poll. Of each type and priority it reads as many as may
 -- be named, and of the latter window_size more: one that could start and stands behind so
 -- many that cannot is found by ListUnblockedExecutions.
--- Of those that fit it names all, also those whose claims earlier ends have set going. Under load many of its hints are
+-- Of those that fit it names all, also those whose claims earlier ends have set going. Under load it names many
 -- for nothing. But claims fail, where another one has the counts of the tenant locked, and no end would name those
 -- executions again. (As many as there are ends and one more: four workers drained a backlog with keys, of a tenant at its
 -- limit, at 105 a second, and at 190 to 250 with all.)

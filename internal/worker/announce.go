@@ -14,7 +14,7 @@ import (
 const (
 	// announcementsWaiting is how many accepted batches may wait to be announced.
 	announcementsWaiting = 64
-	// announceLimit is how long announcing one batch may take. Hints save the
+	// announceLimit is how long each question and the hints of one announcement may take. They save the
 	// next in line a poll, and are worth no more.
 	announceLimit = time.Second
 )
@@ -42,28 +42,39 @@ func (w *Worker) announce(a announcement) {
 	}
 }
 
-// announcing passes on what ends freed, one announcement after the other, until stopped
-// is done and nothing is left.
+// announcing passes on what ends freed, until stopped is done and nothing is left.
 func (w *Worker) announcing(ctx context.Context, stopped <-chan struct{}) {
 	for {
 		select {
 		case a := <-w.announcements:
-			w.passOn(ctx, a)
+			w.passOn(ctx, w.withWaiting(a))
 			continue
 		default:
 		}
 		select {
 		case a := <-w.announcements:
-			w.passOn(ctx, a)
+			w.passOn(ctx, w.withWaiting(a))
 		case <-stopped:
 			return
 		}
 	}
 }
 
+// withWaiting adds to an announcement those that wait behind it, up to about a batch of ends: where claims
+// take longer than outcomes, ends would come faster than they are passed on.
+func (w *Worker) withWaiting(a announcement) announcement {
+	for len(a.freed) < completeBatch {
+		select {
+		case more := <-w.announcements:
+			a.next, a.freed, a.room = append(a.next, more.next...), append(a.freed, more.freed...), a.room || more.room
+		default:
+			return a
+		}
+	}
+	return a
+}
+
 func (w *Worker) passOn(ctx context.Context, a announcement) {
-	ctx, cancel := context.WithTimeout(ctx, announceLimit)
-	defer cancel()
 	if a.room {
 		defer w.callAtOnce() // what these claims leave of the room is for the pool
 	}
@@ -71,7 +82,9 @@ func (w *Worker) passOn(ctx context.Context, a announcement) {
 	// A statement of its own, once the ends are committed, sees everything that the
 	// tenants' limits left behind until then. While this worker polls, its next poll finds what
 	// is in the pool, but for types that it leaves to others, and where others of the tenant want the same room.
-	next, err := w.store.Next(ctx, time.Time{}, a.freed, w.polling.Load())
+	asking, cancel := context.WithTimeout(ctx, announceLimit)
+	defer cancel()
+	next, err := w.store.Next(asking, time.Time{}, a.freed, w.polling.Load())
 	if err != nil {
 		w.c.Log.WarnContext(ctx, "the next in line not known; a poll finds them", "error", err)
 		return
@@ -94,8 +107,10 @@ func (w *Worker) startNext(ctx context.Context, next []dispatch.Waiting) {
 		decided.Add(1)
 		w.claims.in <- claimRequest{id: id, inc: inc, decided: &decided}
 	}
+	hinting, cancel := context.WithTimeout(ctx, announceLimit)
+	defer cancel()
 	for lane, ids := range lanesOf(theirs) {
-		w.hint(ctx, lane, ids)
+		w.hint(hinting, lane, ids)
 	}
 	decided.Wait()
 }

@@ -255,3 +255,33 @@ func TestNobodyLeadsWhereHintsBringWork(t *testing.T) {
 		t.Error("it takes a call for news although hints would be")
 	}
 }
+
+// An announcement is passed on together with those that wait behind it, up to a batch.
+func TestAnnouncementsThatWaitArePassedOnTogether(t *testing.T) {
+	t.Parallel()
+	w := &Worker{announcements: make(chan announcement, announcementsWaiting)}
+	of := func(n int, room bool) announcement {
+		return announcement{next: make([]dispatch.Waiting, n), freed: make([]dispatch.Freed, n), room: room}
+	}
+	for _, test := range []struct {
+		waiting            []announcement
+		next, freed, after int
+		room               bool
+	}{
+		{nil, 1, 1, 0, false},
+		{[]announcement{of(2, false), of(0, true), of(3, false)}, 6, 6, 0, true},
+		{[]announcement{of(completeBatch-2, false), of(5, true), of(1, true)}, completeBatch + 4, completeBatch + 4, 1, true},
+		{[]announcement{of(completeBatch, false), of(1, true)}, completeBatch + 1, completeBatch + 1, 1, false},
+	} {
+		for _, one := range test.waiting {
+			w.announcements <- one
+		}
+		got := w.withWaiting(of(1, false))
+		if len(got.next) != test.next || len(got.freed) != test.freed || got.room != test.room || len(w.announcements) != test.after {
+			t.Errorf("%d next, %d freed, room %v, %d wait; want %+v", len(got.next), len(got.freed), got.room, len(w.announcements), test)
+		}
+		for range test.after {
+			<-w.announcements
+		}
+	}
+}
