@@ -17,6 +17,7 @@ var stated = map[string][]time.Duration{
 	"HoldBackfill":             {holdBackfill},
 	"ClaimExecutions":          {DeadlineMargin, SweepAhead},
 	"ClaimLimitedExecutions":   {DeadlineMargin, SweepAhead},
+	"ListNextExecutions":       {priorityWorth, priorityWorth},
 	"ListPooledExecutions":     {cancelSkew, priorityWorth, priorityWorth},
 	"CompleteExecutions":       {backloggedFor},
 	"ReleaseExecutions":        {SweepAhead},
