@@ -20,8 +20,8 @@ func NewStore(d *postgres.DB) *Store { return &Store{q: db.New(d.Pool())} }
 // candidates is how many ids an incarnation chooses from: so many that each of the eight shards has some of them.
 const candidates = 64
 
-// Register starts an incarnation's lease and returns its id, whatever m.ID is: one in whose shard the fewest others live. Claims by
-// workers of one shard wait for each other's commits. By chance two of three workers have the same one in a third
+// Register starts an incarnation's lease and returns its id. It ignores m.ID and chooses an id in whose shard the
+// fewest other workers live. Claims by workers of one shard wait for each other's commits. By chance two of three workers have the same one in a third
 // of all fleets, and of eight workers nearly always. Workers that register at one moment still choose by chance.
 func (s *Store) Register(ctx context.Context, m Member) (id uuid.UUID, err error) {
 	ids := make([]uuid.UUID, candidates)

@@ -270,8 +270,9 @@ func TestAnnouncementsThatWaitArePassedOnTogether(t *testing.T) {
 	}{
 		{nil, 1, 1, 0, false},
 		{[]announcement{of(2, false), of(0, true), of(3, false)}, 6, 6, 0, true},
-		{[]announcement{of(completeBatch-2, false), of(5, true), of(1, true)}, completeBatch + 4, completeBatch + 4, 1, true},
-		{[]announcement{of(completeBatch, false), of(1, true)}, completeBatch + 1, completeBatch + 1, 1, false},
+		{[]announcement{of(completeBatch/2-2, false), of(5, true), of(1, true)}, completeBatch/2 + 4, completeBatch/2 + 4, 1, true},
+		{[]announcement{of(completeBatch/2, false), of(1, true)}, completeBatch/2 + 1, completeBatch/2 + 1, 1, false},
+		{[]announcement{{next: make([]dispatch.Waiting, completeBatch)}, of(1, true)}, completeBatch + 1, 1, 1, false},
 	} {
 		for _, one := range test.waiting {
 			w.announcements <- one

@@ -15,8 +15,8 @@ import (
 )
 
 // TestSlowRedisHoldsNoSlot ends a run with another behind it in its job's line,
-// of which no hint gets through: it hints the next, because more than half of its slots are taken. The one slot
-// that is left goes to others all the same. On the commit before, nothing more was completed until the hint was given up.
+// and no hint gets through. The worker hints the next, because more than half of its slots are taken. Its last
+// free slot goes to others all the same. On the commit before, nothing more was completed until the hint was given up.
 func TestSlowRedisHoldsNoSlot(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

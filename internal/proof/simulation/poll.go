@@ -73,7 +73,7 @@ func (t *tables) mayHaveSlot(r *activeRow) bool {
 
 // do names whose turn it is: of tenants, as far as they have room, and of each
 // key the first in line; and nothing that no worker runs. Executions that were hinted and were
-// never left behind stands in no line, and it does not name it.
+// never left behind stand in no line, and it does not name them.
 func (o listNextExecutions) do(t *tables, at time.Time) (a answer) {
 	served := func(r *activeRow) bool { return t.served(r.Type, at) }
 	var rows []*activeRow
