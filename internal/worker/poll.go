@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,6 +19,10 @@ const (
 	// unblockedCalled is the distance where another process called and calls alone bring work:
 	// nobody hints what has a concurrency key or waits for a slot then, and no poll finds it.
 	unblockedCalled = 50 * time.Millisecond
+	// unblockedAgain is how many polls after one that claimed much of what waited for a free slot or key the next one
+	// asks for these: the poll between them is for the pool. Asking every unblockedEvery alone, a fleet
+	// drained a backlog of executions that have a key each, and no limit, at 600 a second.
+	unblockedAgain = 2
 	// refusedFor is how long a worker leaves a tenant alone after a poll that
 	// claimed none of its candidates: others were quicker, or a limit of the
 	// tenant is met.
@@ -67,17 +72,20 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 	}
 	if w.pooled {
 		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
-		if most -= seen.won; most > 0 {
-			err = w.claimPooled(ctx, inc, most, f, &seen)
+		if rest := most - seen.won; rest > 0 {
+			err = w.claimPooled(ctx, inc, rest, f, &seen)
 		}
 	} else {
 		var pooled []dispatch.Candidate
 		pooled, err = w.findPooled(ctx, most, f)
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
-		found = append(found, w.notRefused(pooled)...)
-		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
+		seen.won = w.offerAll(inc, choose(append(slices.Clip(found), w.notRefused(pooled)...), f.busy, f.open, f.kept))
 		seen.more = seen.won > most/2
 	}
+	if len(found) > most/2 && seen.won > most/2 {
+		w.untilUnblocked = unblockedAgain
+	}
+	seen.more = seen.more || w.untilUnblocked > 0
 	seen.won += turns.settled()
 	seen.waits = seen.waits || len(found) > 0
 	w.pooled = seen.won > 0
@@ -135,6 +143,10 @@ func (w *Worker) findUnblocked(ctx context.Context, most int) (found []dispatch.
 
 // unblockedDue says whether it is time to ask for free slots and keys.
 func (w *Worker) unblockedDue() bool {
+	if w.untilUnblocked > 0 {
+		w.untilUnblocked--
+		return w.untilUnblocked == 0
+	}
 	if w.calledSinceUnblocked {
 		return w.unblockedAt.Elapsed() >= unblockedCalled
 	}

@@ -71,6 +71,28 @@ func (b *bundle) many(like execution.Execution, n, priority int, age time.Durati
 	}
 }
 
+// After a poll that claims many executions whose keys are free the next one is for the pool alone, and the one after it
+// asks for free keys again, however little time has passed.
+func TestPollsForKeysAndForThePoolTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	release, _ := b.until()
+	w := b.start(func(c *worker.Config) { c.Slots = 100 })
+	defer release()
+	waits := func(keyed, pooled int) {
+		b.exec(`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, pooled, concurrency_key)
+			SELECT gen_random_uuid(), $1, j.id, j.version, now(), 'manual', j.job_type, 1, 60000, now(), 'infinity', i > $2, CASE WHEN i <= $2 THEN gen_random_uuid()::text END
+			FROM scheduled_jobs j, generate_series(1, $2::int + $3::int) i`, b.who.TenantID, keyed, pooled)
+	}
+	b.exec("DELETE FROM active_executions WHERE id = $1", b.pending(nil).ID)
+	for i, poll := range []struct{ keyed, pooled, want int }{{60, 0, 60}, {5, 4, 4}, {0, 0, 5}} {
+		waits(poll.keyed, poll.pooled)
+		if won := b.poll(w); won != poll.want {
+			t.Errorf("poll %d claimed %d, want %d", i+1, won, poll.want)
+		}
+	}
+}
+
 func TestPollTakesWhatMayStartAndNothingElse(t *testing.T) {
 	t.Parallel()
 	b := setup(t)

@@ -148,6 +148,7 @@ type Worker struct {
 	afterTenant          uuid.UUID
 	afterUnblocked       dispatch.Position
 	unblockedAt          clock.Mark
+	untilUnblocked       int  // polls until the one that asks for them, however little time has passed; 0: time decides
 	able                 int  // how many other workers run all of its types and had a slot free
 	calledSinceUnblocked bool // another process called since then
 	refused              map[uuid.UUID]clock.Mark

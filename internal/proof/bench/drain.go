@@ -79,37 +79,55 @@ func (s *stack) drainRow(ctx context.Context, l load, r row) (row, error) {
 }
 
 // fleetSize is how many executions each fleet drains: of every tenant as many, all
-// there at one moment, in the pool. No hints lead to them.
-const fleetSize = 40_000
+// there at one moment, in the pool. keyedSize is how many that have a concurrency key each. No hints lead to them.
+const (
+	fleetSize = 40_000
+	keyedSize = 10_000
+)
 
 // askEvery is how often the measurement asks whether a backlog is done. The records say
 // when it was, and a question reads what others have just deleted.
 const askEvery = 500 * time.Millisecond
 
-// drainByFleets drains one backlog by fleets of several sizes, whose workers wait for
-// it: what a further worker is worth.
+// drainByFleets drains one backlog in the pool, and one of executions that have a concurrency key each, by fleets of
+// several sizes, whose workers wait for it: what a further worker is worth.
 func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
 	for _, workers := range s.Fleets {
-		var all []row
-		for range s.Repeats {
-			var jobs []uuid.UUID
-			for i := range s.tenants {
-				one, err := s.sleeper(ctx, i, 0, 0)
-				if err != nil {
-					return rows, err
-				}
-				jobs = append(jobs, one)
-			}
-			one, err := s.drainByFleet(ctx, workers, backlog{jobs: jobs, size: fleetSize})
+		for _, b := range []backlog{{size: fleetSize}, {size: keyedSize, keyed: true}} {
+			one, err := s.drainOfAll(ctx, workers, b)
 			if err != nil {
 				return rows, fmt.Errorf("%d workers: %w", workers, err)
 			}
-			one.what = fmt.Sprintf("%d in the pool at once, drained by %d worker(s)", fleetSize, workers)
-			all = append(all, one)
+			rows = append(rows, one)
 		}
-		rows = append(rows, median(all, func(a, b row) int { return cmp.Compare(a.perSecond, b.perSecond) }))
 	}
 	return rows, nil
+}
+
+// drainOfAll drains a backlog of all tenants as often as is measured, and returns the middle row.
+func (s *stack) drainOfAll(ctx context.Context, workers int, b backlog) (row, error) {
+	var all []row
+	for range s.Repeats {
+		b.jobs = nil
+		for i := range s.tenants {
+			one, err := s.sleeper(ctx, i, 0, 0)
+			if err != nil {
+				return row{}, err
+			}
+			b.jobs = append(b.jobs, one)
+		}
+		one, err := s.drainByFleet(ctx, workers, b)
+		if err != nil {
+			return row{}, err
+		}
+		all = append(all, one)
+	}
+	middle, where := median(all, func(a, b row) int { return cmp.Compare(a.perSecond, b.perSecond) }), "in the pool"
+	if b.keyed {
+		where = "with a key each"
+	}
+	middle.what = fmt.Sprintf("%d %s at once, drained by %d worker(s)", b.size, where, workers)
+	return middle, nil
 }
 
 // A tenant may run atLimit executions at once. limitedSize of them wait, and each takes
