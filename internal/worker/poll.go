@@ -72,6 +72,7 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 	}
 	if w.pooled {
 		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
+		w.noteUnblocked(seen.won, most)
 		if rest := most - seen.won; rest > 0 {
 			err = w.claimPooled(ctx, inc, rest, f, &seen)
 		}
@@ -80,10 +81,8 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		pooled, err = w.findPooled(ctx, most, f)
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
 		seen.won = w.offerAll(inc, choose(append(slices.Clip(found), w.notRefused(pooled)...), f.busy, f.open, f.kept))
+		w.noteUnblocked(min(seen.won, len(found)), most)
 		seen.more = seen.won > most/2
-	}
-	if len(found) > most/2 && seen.won > most/2 {
-		w.untilUnblocked = unblockedAgain
 	}
 	seen.more = seen.more || w.untilUnblocked > 0
 	seen.won += turns.settled()
@@ -151,6 +150,13 @@ func (w *Worker) unblockedDue() bool {
 		return w.unblockedAt.Elapsed() >= unblockedCalled
 	}
 	return w.unblockedAt.Elapsed() >= w.share(unblockedEvery)
+}
+
+// noteUnblocked notes how many of those that waited for a slot or key a poll claimed, which had room for most.
+func (w *Worker) noteUnblocked(won, most int) {
+	if won > most/2 {
+		w.untilUnblocked = unblockedAgain
+	}
 }
 
 // findPooled lists what is in the pool and may start.
