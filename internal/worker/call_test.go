@@ -286,3 +286,14 @@ func TestAnnouncementsThatWaitArePassedOnTogether(t *testing.T) {
 		}
 	}
 }
+
+// Only a poll that claimed many, and most of what it had room for, brings the next question for free keys forward.
+func TestFewFreeSlotsAskForNoMoreKeys(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ won, most, want int }{{0, 0, 0}, {1, 1, 0}, {31, 31, 0}, {32, 32, 2}, {32, 63, 2}, {32, 64, 0}, {128, 256, 0}, {129, 256, 2}} {
+		w := &Worker{}
+		if w.noteUnblocked(test.won, test.most); w.untilUnblocked != test.want {
+			t.Errorf("%+v: the next question after %d polls", test, w.untilUnblocked)
+		}
+	}
+}

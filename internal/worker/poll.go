@@ -19,10 +19,13 @@ const (
 	// unblockedCalled is the distance where another process called and calls alone bring work:
 	// nobody hints what has a concurrency key or waits for a slot then, and no poll finds it.
 	unblockedCalled = 50 * time.Millisecond
-	// unblockedAgain is how many polls after one that claimed much of what waited for a free slot or key the next one
-	// asks for these: the poll between them is for the pool. Asking every unblockedEvery alone, a fleet
-	// drained a backlog of executions that have a key each, and no limit, at 600 a second.
+	// A poll that claims unblockedMany or more of the executions that wait for a slot or key, and most of what it has room
+	// for, is not the last: the next poll is for the pool alone, and the one after it, unblockedAgain polls later, asks for
+	// slots and keys again. Asking every unblockedEvery alone, a fleet drained a backlog of executions that have a key
+	// each, and no limit, at 400 to 600 a second. The question costs as much for a few as for many, so a poll with
+	// few free slots does not bring the next one forward.
 	unblockedAgain = 2
+	unblockedMany  = claimBatch / 8
 	// refusedFor is how long a worker leaves a tenant alone after a poll that
 	// claimed none of its candidates: others were quicker, or a limit of the
 	// tenant is met.
@@ -154,7 +157,7 @@ func (w *Worker) unblockedDue() bool {
 
 // noteUnblocked notes how many of those that waited for a slot or key a poll claimed, which had room for most.
 func (w *Worker) noteUnblocked(won, most int) {
-	if won > most/2 {
+	if won > most/2 && won >= unblockedMany {
 		w.untilUnblocked = unblockedAgain
 	}
 }
