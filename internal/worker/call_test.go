@@ -230,14 +230,14 @@ func TestACallMayBeForAFreeKey(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newPoller(1)
-		s.worker.unblockedAt = clock.Start()
+		s.worker.unblocked.at = clock.Start()
 		clock.Sleep(t.Context(), unblockedCalled)
 		for _, test := range []struct{ redis, others, due bool }{{}, {redis: true, others: true}, {others: true, due: true}} {
 			if s.worker.c.Away = nil; test.redis {
 				s.worker.c.Away = func() bool { return true }
 			}
-			s.worker.calledSinceUnblocked = false
-			if s.hear(t.Context(), test.others); s.worker.unblockedDue() != test.due {
+			s.worker.unblocked.called = false
+			if s.hear(t.Context(), test.others); s.worker.unblocked.due(s.worker.share, true) != test.due {
 				t.Errorf("after a call, %+v: asks is %v", test, !test.due)
 			}
 		}
@@ -287,13 +287,53 @@ func TestAnnouncementsThatWaitArePassedOnTogether(t *testing.T) {
 	}
 }
 
-// Only a poll that claimed many, and most of what it had room for, brings the next question for free keys forward.
-func TestFewFreeSlotsAskForNoMoreKeys(t *testing.T) {
+// After a poll that claimed most of what it had room for the next question for free keys is brought forward, but for the
+// turn of the pool: at once where it claimed many, and after a rest that all workers share where it claimed few.
+func TestQuestionsForKeysRestAsLongAsTheyTook(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ won, most, want int }{{0, 0, 0}, {1, 1, 0}, {31, 31, 0}, {32, 32, 2}, {32, 63, 2}, {32, 64, 0}, {128, 256, 0}, {129, 256, 2}} {
-		w := &Worker{}
-		if w.noteUnblocked(test.won, test.most); w.untilUnblocked != test.want {
-			t.Errorf("%+v: the next question after %d polls", test, w.untilUnblocked)
-		}
+	const took = 10 * time.Millisecond
+	for _, test := range []struct {
+		won, most, able int
+		full            bool // no slot is open, only those that are kept
+		want            time.Duration
+	}{
+		{won: 0, most: 1, want: unblockedEvery},
+		{won: 16, most: 32, want: unblockedEvery},
+		{won: 17, most: 32, want: 2 * took},
+		{won: 1, most: 1, able: 3, want: 5 * took},
+		{won: 31, most: 31, able: 100, want: (1 + shareMost) * took},
+		{won: 32, most: 63, able: 3, want: 0},
+		{won: 32, most: 64, able: 3, want: 4 * unblockedEvery},
+		{won: 256, most: 256, full: true, want: unblockedEvery},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newPoller(1).worker
+			w.able = test.able
+			w.unblocked = unblockedPolls{at: clock.Start(), took: took}
+			w.unblocked.note(test.won, test.most)
+			w.unblocked.note(0, test.most) // of the poll of the pool
+			if w.unblocked.more && w.unblocked.due(w.share, !test.full) {
+				t.Errorf("%+v: the pool has no turn", test)
+			}
+			for _, poll := range []struct {
+				won, open int
+				calls     bool
+			}{{0, 0, false}, {1, 0, true}, {0, 1, true}} {
+				if calls := w.unblocked.callAfter(poll.won, poll.open); calls != (w.unblocked.more && poll.calls) {
+					t.Errorf("%+v, %+v: calls for the next one is %v", test, poll, calls)
+				}
+			}
+			if left := max(0, w.unblocked.left(w.share)); w.unblocked.more && !test.full && left != test.want {
+				t.Errorf("%+v: the poller waits for %v", test, left)
+			}
+			clock.Sleep(t.Context(), test.want-1)
+			if test.want > 0 && w.unblocked.due(w.share, !test.full) {
+				t.Errorf("%+v: it asks too soon", test)
+			}
+			clock.Sleep(t.Context(), 1)
+			if !w.unblocked.due(w.share, !test.full) {
+				t.Errorf("%+v: it does not ask in time", test)
+			}
+		})
 	}
 }

@@ -19,13 +19,8 @@ const (
 	// unblockedCalled is the distance where another process called and calls alone bring work:
 	// nobody hints what has a concurrency key or waits for a slot then, and no poll finds it.
 	unblockedCalled = 50 * time.Millisecond
-	// A poll that claims unblockedMany or more of the executions that wait for a slot or key, and most of what it has room
-	// for, is not the last: the next poll is for the pool alone, and the one after it, unblockedAgain polls later, asks for
-	// slots and keys again. Asking every unblockedEvery alone, a fleet drained a backlog of executions that have a key
-	// each, and no limit, at 400 to 600 a second. The question costs as much for a few as for many, so a poll with
-	// few free slots does not bring the next one forward.
-	unblockedAgain = 2
-	unblockedMany  = claimBatch / 8
+	// unblockedMany is how many claims of executions that waited for a slot or key are worth a poll without a rest.
+	unblockedMany = claimBatch / 8
 	// refusedFor is how long a worker leaves a tenant alone after a poll that
 	// claimed none of its candidates: others were quicker, or a limit of the
 	// tenant is met.
@@ -69,13 +64,13 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		}
 	}
 	mark := clock.Start()
-	found, err := w.findUnblocked(ctx, most)
+	found, err := w.unblocked.find(ctx, w, most, open > 0)
 	if err != nil {
 		return pollResult{}, err
 	}
 	if w.pooled {
 		seen.won = w.offerAll(inc, choose(found, f.busy, f.open, f.kept))
-		w.noteUnblocked(seen.won, most)
+		w.unblocked.note(seen.won, most)
 		if rest := most - seen.won; rest > 0 {
 			err = w.claimPooled(ctx, inc, rest, f, &seen)
 		}
@@ -84,10 +79,10 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		pooled, err = w.findPooled(ctx, most, f)
 		seen.asked, seen.waits = mark.Elapsed(), len(pooled) > 0
 		seen.won = w.offerAll(inc, choose(append(slices.Clip(found), w.notRefused(pooled)...), f.busy, f.open, f.kept))
-		w.noteUnblocked(min(seen.won, len(found)), most)
+		w.unblocked.note(min(seen.won, len(found)), most)
 		seen.more = seen.won > most/2
 	}
-	seen.more = seen.more || w.untilUnblocked > 0
+	seen.more = seen.more || w.unblocked.callAfter(seen.won, f.open)
 	seen.won += turns.settled()
 	seen.waits = seen.waits || len(found) > 0
 	w.pooled = seen.won > 0
@@ -133,33 +128,75 @@ type free struct {
 	busy       map[uuid.UUID]int // runs of each tenant here
 }
 
-// findUnblocked lists, now and then, what waits for a slot or key that is free.
-func (w *Worker) findUnblocked(ctx context.Context, most int) (found []dispatch.Candidate, err error) {
-	if !w.unblockedDue() {
+// unblockedPolls is what a worker knows of its polls for executions whose slot or key is free.
+type unblockedPolls struct {
+	after     dispatch.Position // where the next one goes on
+	at        clock.Mark        // the last one
+	took      time.Duration
+	won       int
+	more      bool // it claimed most of what there was room for, so more may wait
+	poolsTurn bool // the next poll is for the pool alone
+	called    bool // another process has called since
+}
+
+// find lists, now and then, what waits for a slot or key that is free.
+func (u *unblockedPolls) find(ctx context.Context, w *Worker, most int, open bool) (found []dispatch.Candidate, err error) {
+	if !u.due(w.share, open) {
 		return nil, nil
 	}
-	w.unblockedAt, w.calledSinceUnblocked = clock.Start(), false
-	found, w.afterUnblocked, err = w.store.PollUnblocked(ctx, most, w.afterUnblocked)
+	few := u.more
+	*u = unblockedPolls{after: u.after, at: clock.Start()}
+	found, u.after, err = w.store.PollUnblocked(ctx, most, few, u.after)
+	u.took = u.at.Elapsed()
 	return found, err
 }
 
-// unblockedDue says whether it is time to ask for free slots and keys.
-func (w *Worker) unblockedDue() bool {
-	if w.untilUnblocked > 0 {
-		w.untilUnblocked--
-		return w.untilUnblocked == 0
+// due says whether it is time to ask for free slots and keys. After a poll that claimed most of what there was room for,
+// the next one is for the pool alone, and these polls keep at most one of the database's cores busy, of all workers
+// together: each rests as long as it took, times the workers that share them (share). One that claimed unblockedMany or
+// more needs no rest. A fleet that asked every unblockedEvery alone drained a backlog of executions that have a key each,
+// and no limit, at 400 to 600 a second, and at 24 where each worker had 12 slots.
+func (u *unblockedPolls) due(share func(time.Duration) time.Duration, open bool) bool {
+	if u.poolsTurn {
+		u.poolsTurn = false
+		return false
 	}
-	if w.calledSinceUnblocked {
-		return w.unblockedAt.Elapsed() >= unblockedCalled
+	wait := share(unblockedEvery)
+	if u.called {
+		wait = min(wait, unblockedCalled)
 	}
-	return w.unblockedAt.Elapsed() >= w.share(unblockedEvery)
+	if u.more && open {
+		wait = min(wait, u.rest(share))
+	}
+	return u.at.Elapsed() >= wait
 }
 
-// noteUnblocked notes how many of those that waited for a slot or key a poll claimed, which had room for most.
-func (w *Worker) noteUnblocked(won, most int) {
-	if won > most/2 && won >= unblockedMany {
-		w.untilUnblocked = unblockedAgain
+// note notes how many of those that waited for a slot or key the last poll claimed, which had room for most.
+func (u *unblockedPolls) note(won, most int) {
+	if won > 0 {
+		u.won, u.more = won, won > most/2
+		u.poolsTurn = u.more
 	}
+}
+
+// callAfter says whether a poll that claimed won, and had open slots besides those that are kept, calls for the next one
+// because of keys and slots. Without an open slot the end of a run does.
+func (u *unblockedPolls) callAfter(won, open int) bool { return u.more && (won > 0 || open > 0) }
+
+// rest is how long after the last of these polls, which left more, the next one may be.
+func (u *unblockedPolls) rest(share func(time.Duration) time.Duration) time.Duration {
+	if u.won >= unblockedMany {
+		return 0
+	}
+	return min(u.took+share(u.took), share(unblockedEvery))
+}
+
+// left is how long the poller waits for the next of these polls, after one that left more and the pool's turn.
+func (u *unblockedPolls) left(share func(time.Duration) time.Duration) time.Duration {
+	if !u.more || u.poolsTurn {
+		return 0
+	}
+	return u.rest(share) - u.at.Elapsed()
 }
 
 // findPooled lists what is in the pool and may start.

@@ -109,7 +109,7 @@ func TestAWorkerOfAFleetLeavesPollsToOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, able := range []int{0, 3} {
 			s := newPoller(1)
-			s.worker.able, s.worker.unblockedAt = able, clock.Start()
+			s.worker.able, s.worker.unblocked.at = able, clock.Start()
 			leaves := func(want bool, when string) {
 				t.Helper()
 				if got := s.leavesPoolToOthers(); got != want {
@@ -128,7 +128,7 @@ func TestAWorkerOfAFleetLeavesPollsToOthers(t *testing.T) {
 			leaves(false, "after no call")
 			s.hear(t.Context(), true)
 			leaves(false, "after a call of another process")
-			s.worker.calledSinceUnblocked = false // it has asked
+			s.worker.unblocked.called = false // it has asked
 			s.hear(t.Context(), false)
 			for _, seen := range []pollResult{{waits: true}, {won: 1}, {full: true}} {
 				s.after(seen)
@@ -144,11 +144,11 @@ func TestAWorkerOfAFleetLeavesPollsToOthers(t *testing.T) {
 				t.Errorf("beside %d others it polls every %v, want %v", able, s.wait, want)
 			}
 			clock.Sleep(t.Context(), unblockedEvery)
-			if due := s.worker.unblockedDue(); due != (able == 0) {
+			if due := s.worker.unblocked.due(s.worker.share, true); due != (able == 0) {
 				t.Errorf("beside %d others: it asks for free slots is %v", able, due)
 			}
 			clock.Sleep(t.Context(), s.worker.share(unblockedEvery))
-			if !s.worker.unblockedDue() {
+			if !s.worker.unblocked.due(s.worker.share, true) {
 				t.Errorf("beside %d others it asks for no free slots", able)
 			}
 		}

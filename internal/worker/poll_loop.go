@@ -143,7 +143,7 @@ func (s *poller) hear(ctx context.Context, fromOther bool) {
 		return
 	}
 	if fromOther {
-		w.calledSinceUnblocked = true
+		w.unblocked.called = true
 		s.askOfOthers(ctx)
 		s.yield(ctx)
 	}
@@ -277,7 +277,7 @@ func (s *poller) after(seen pollResult) rests {
 	case seen.won > claimBatch/2:
 		return rests{}
 	case seen.more:
-		return evenRests(pollNow)
+		return evenRests(max(pollNow, s.worker.unblocked.left(s.worker.share)))
 	case seen.won > 0 || seen.full:
 		s.wait = pollMin
 	default:

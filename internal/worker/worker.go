@@ -143,19 +143,16 @@ type Worker struct {
 	hintless    atomic.Bool    // no hints come
 	idle        atomic.Bool    // nothing waited without a hint when that was last asked
 
-	// Of Poll: where the next one goes on, when it last asked for free slots and
+	// Of Poll: where the next one goes on, its questions for free slots and
 	// keys, which tenants it leaves alone, and since when it polls without a turn.
-	afterTenant          uuid.UUID
-	afterUnblocked       dispatch.Position
-	unblockedAt          clock.Mark
-	untilUnblocked       int  // polls until the one that asks for them, however little time has passed; 0: time decides
-	able                 int  // how many other workers run all of its types and had a slot free
-	calledSinceUnblocked bool // another process called since then
-	refused              map[uuid.UUID]clock.Mark
-	outOfTurn            clock.Mark
-	join                 joining
-	pooled               bool           // the last one found something in the pool
-	beginning            sync.WaitGroup // the runs of its last claim, see begin
+	afterTenant uuid.UUID
+	unblocked   unblockedPolls
+	able        int // how many other workers run all of its types and had a slot free
+	refused     map[uuid.UUID]clock.Mark
+	outOfTurn   clock.Mark
+	join        joining
+	pooled      bool           // the last one found something in the pool
+	beginning   sync.WaitGroup // the runs of its last claim, see begin
 
 	intake sync.RWMutex // held by ends while they take slots for the next in line, and to set closed
 	closed bool         // nothing more is taken
