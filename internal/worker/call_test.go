@@ -337,3 +337,30 @@ func TestQuestionsForKeysRestAsLongAsTheyTook(t *testing.T) {
 		})
 	}
 }
+
+// A worker that took all of its slots and may get more hears the end of a run after a rest as long as the poll took. One
+// that has slots left polls on.
+func TestAPollThatTookAllSlotsHearsTheNextEnd(t *testing.T) {
+	t.Parallel()
+	s := newPoller(100)
+	s.worker.self = make(chan struct{}, 1)
+	polled := pollResult{won: 94, more: true, asked: 3 * time.Millisecond}
+	if r := s.after(polled); r != evenRests(pollNow) {
+		t.Errorf("with free slots it rests for %v", r)
+	}
+	for s.worker.slots.takeNow(false) {
+	}
+	s.worker.callItself() // by an end before the poll
+	if r := s.after(polled); r != (rests{polled.asked, polled.asked, pollMin, pollMin}) {
+		t.Errorf("without a free slot it rests for %v", r)
+	}
+	if len(s.worker.self) != 0 {
+		t.Error("a call from before the poll calls for the next one")
+	}
+	if r := s.after(pollResult{won: claimBatch, more: true, asked: time.Minute}); r != evenRests(pollMin) {
+		t.Errorf("after a slow poll it rests for %v", r)
+	}
+	if s.wait = pollMax; s.after(polled) == (rests{}) || s.wait != pollMin {
+		t.Errorf("after a poll that won something it waits for %v", s.wait)
+	}
+}

@@ -14,7 +14,10 @@ const (
 	// pollMin is the distance between polls that find something, and pollMax
 	// between those that do not; it doubles from one to the other. It is pollNow where
 	// more was claimed than half of what there was room for, and none after a claim that
-	// was more than half full. Executions without a hint may wait behind those with one, so
+	// was more than half full. Where no slot is left after that, the end of a run calls for
+	// the next poll, after a rest as long as the last one took: a worker of 100 slots that
+	// was deaf for pollMin drained a backlog of short runs at a third of the speed.
+	// Executions without a hint may wait behind those with one, so
 	// hints and ends of runs call for a poll after pollMin. They call for none while nothing
 	// waits without a hint.
 	//
@@ -270,10 +273,16 @@ func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
 
 // after is what round returns after a poll that the database answered.
 func (s *poller) after(seen pollResult) rests {
+	if seen.won > 0 {
+		s.wait = pollMin
+	}
 	switch {
 	case seen.taken:
 		pause := s.worker.join.pause
 		return evenRests(pause/2 + rand.N(pause))
+	case seen.more && s.worker.awaitsSlots():
+		least := min(seen.asked, pollMin)
+		return rests{least, least, pollMin, pollMin}
 	case seen.won > claimBatch/2:
 		return rests{}
 	case seen.more:
@@ -290,6 +299,16 @@ func (s *poller) after(seen pollResult) rests {
 	least := restAfter(seen.asked)
 	rest := max(min(s.wait, s.quietTime(seen)), least)
 	return rests{least, rest, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))}
+}
+
+// awaitsSlots says that every slot is taken, but those that are kept, so that the next call tells of one that is free.
+func (w *Worker) awaitsSlots() bool {
+	select {
+	case <-w.self:
+	default:
+	}
+	open, _ := w.slots.free()
+	return open == 0
 }
 
 // restAfter is how long no poll follows one that took so long. It had no bound: a worker whose
