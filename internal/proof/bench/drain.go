@@ -89,11 +89,14 @@ const (
 // when it was, and a question reads what others have just deleted.
 const askEvery = 500 * time.Millisecond
 
+// usualSlots is how many executions a worker runs at once where nobody says so.
+const usualSlots = 100
+
 // drainByFleets drains one backlog in the pool, and one of executions that have a concurrency key each, by fleets of
-// several sizes, whose workers wait for it: what a further worker is worth.
+// several sizes, whose workers wait for it: what a further worker is worth. It drains both by workers of usualSlots, too.
 func drainByFleets(ctx context.Context, s *stack) (rows []row, err error) {
 	for _, workers := range s.Fleets {
-		for _, b := range []backlog{{size: fleetSize}, {size: keyedSize, keyed: true}} {
+		for _, b := range []backlog{{size: fleetSize}, {size: keyedSize, keyed: true}, {size: fleetSize, small: true}, {size: keyedSize, keyed: true, small: true}} {
 			one, err := s.drainOfAll(ctx, workers, b)
 			if err != nil {
 				return rows, fmt.Errorf("%d workers: %w", workers, err)
@@ -127,6 +130,9 @@ func (s *stack) drainOfAll(ctx context.Context, workers int, b backlog) (row, er
 		where = "with a key each"
 	}
 	middle.what = fmt.Sprintf("%d %s at once, drained by %d worker(s)", b.size, where, workers)
+	if b.small {
+		middle.what += fmt.Sprintf(" of %d slots", usualSlots)
+	}
 	return middle, nil
 }
 
@@ -184,13 +190,18 @@ type backlog struct {
 	size  int
 	keyed bool
 	slots int
+	small bool // the workers have usualSlots
 }
 
 // drainByFleet drains a backlog and measures
 // from the first start: an idle worker, whom no hint tells of the backlog, looks for one
 // every two seconds, and how long it had left when this one came is a matter of luck.
 func (s *stack) drainByFleet(ctx context.Context, workers int, b backlog) (r row, err error) {
-	s.say("draining %d executions with %d workers", b.size, workers)
+	if b.small {
+		defer func(slots int) { s.Slots = slots }(s.Slots)
+		s.Slots = usualSlots
+	}
+	s.say("draining %d executions with %d workers of %d slots", b.size, workers, s.Slots)
 	defer func() { err = errors.Join(err, s.stop(s.running...)) }()
 	for range workers {
 		if _, err := s.start(ctx, workerName, withRedis); err != nil {
