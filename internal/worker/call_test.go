@@ -364,3 +364,35 @@ func TestAPollThatTookAllSlotsHearsTheNextEnd(t *testing.T) {
 		t.Errorf("after a poll that won something it waits for %v", s.wait)
 	}
 }
+
+// While a worker rests before it asks for free keys again, it polls the pool as if it asked for none.
+func TestARestBetweenQuestionsForKeysIsNoneOfThePool(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newPoller(100)
+		keys := func(took time.Duration, poolsTurn bool) {
+			s.worker.unblocked = unblockedPolls{at: clock.Start(), took: took, won: 9, more: true, poolsTurn: poolsTurn}
+		}
+		keys(time.Minute, true)
+		if r := s.after(pollResult{won: 9, keys: true}); r != evenRests(pollNow) {
+			t.Errorf("before the turn of the pool it rests for %v", r)
+		}
+		keys(time.Minute, false)
+		if r := s.after(pollResult{won: 60, more: true, keys: true}); r != evenRests(pollNow) {
+			t.Errorf("while the pool has more it rests for %v", r)
+		}
+		if r := s.after(pollResult{won: 9, waits: true, keys: true}); r.rest != pollMin || r.wait > 2*pollMin {
+			t.Errorf("after a poll that found something in the pool it rests for %v", r)
+		}
+		keys(5*time.Millisecond, false)
+		for range 9 {
+			if r := s.after(pollResult{keys: true, asked: time.Millisecond}); r != (rests{4 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}) {
+				t.Errorf("after a poll that found nothing in the pool it rests for %v", r)
+			}
+			s.hear(t.Context(), false)
+			if s.leavesPoolToOthers() {
+				t.Error("it leaves the keys to others")
+			}
+		}
+	})
+}

@@ -45,6 +45,7 @@ type pollResult struct {
 	waits bool          // something may start, here or in another worker
 	taken bool          // others drain a backlog, and this worker does not join them yet
 	more  bool          // so much was claimed that more may wait
+	keys  bool          // likewise for free slots and keys, which have a rest of their own
 	asked time.Duration // in the database
 }
 
@@ -82,7 +83,7 @@ func (w *Worker) poll(ctx context.Context) (seen pollResult, err error) {
 		w.unblocked.note(min(seen.won, len(found)), most)
 		seen.more = seen.won > most/2
 	}
-	seen.more = seen.more || w.unblocked.callAfter(seen.won, f.open)
+	seen.keys = w.unblocked.callAfter(seen.won, f.open)
 	seen.won += turns.settled()
 	seen.waits = seen.waits || len(found) > 0
 	w.pooled = seen.won > 0

@@ -262,7 +262,7 @@ func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
 	s.noteRace(seen)
 	switch {
 	case seen.full || seen.taken:
-	case s.leads() && seen.won > 0 && !seen.more:
+	case s.leads() && seen.won > 0 && !seen.more && !seen.keys:
 		s.worker.idle.Store(true) // probably: it asks next
 		s.asked = clock.Mark{}
 	case seen.won == 0 && !seen.waits && (s.wait >= pollMax || s.worker.byCallsAlone()):
@@ -273,6 +273,7 @@ func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
 
 // after is what round returns after a poll that the database answered.
 func (s *poller) after(seen pollResult) rests {
+	keysIn := s.worker.unblocked.left(s.worker.share)
 	if seen.won > 0 {
 		s.wait = pollMin
 	}
@@ -280,25 +281,30 @@ func (s *poller) after(seen pollResult) rests {
 	case seen.taken:
 		pause := s.worker.join.pause
 		return evenRests(pause/2 + rand.N(pause))
-	case seen.more && s.worker.awaitsSlots():
+	case (seen.more || seen.keys) && s.worker.awaitsSlots():
 		least := min(seen.asked, pollMin)
 		return rests{least, least, pollMin, pollMin}
 	case seen.won > claimBatch/2:
 		return rests{}
-	case seen.more:
-		return evenRests(max(pollNow, s.worker.unblocked.left(s.worker.share)))
+	case seen.more || seen.keys && keysIn <= 0:
+		return evenRests(pollNow)
 	case seen.won > 0 || seen.full:
 		s.wait = pollMin
 	default:
 		s.wait = min(max(2*s.wait, pollMin), s.worker.share(pollMax))
 	}
 	s.empty = clock.Mark{}
-	if seen.won == 0 && !seen.waits && !seen.full {
+	if seen.won == 0 && !seen.waits && !seen.full && !seen.keys {
 		s.empty = clock.Start()
 	}
 	least := restAfter(seen.asked)
 	rest := max(min(s.wait, s.quietTime(seen)), least)
-	return rests{least, rest, rest, max(rest, s.wait-s.wait/10+rand.N(s.wait/5))}
+	wait := max(rest, s.wait-s.wait/10+rand.N(s.wait/5))
+	if seen.keys {
+		wait = max(least, min(wait, keysIn))
+		rest = min(rest, wait)
+	}
+	return rests{least, rest, rest, wait}
 }
 
 // awaitsSlots says that every slot is taken, but those that are kept, so that the next call tells of one that is free.
