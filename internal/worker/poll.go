@@ -152,11 +152,12 @@ func (u *unblockedPolls) find(ctx context.Context, w *Worker, most int, open boo
 	return found, err
 }
 
-// due says whether it is time to ask for free slots and keys. After a poll that claimed most of what there was room for,
-// the next one is for the pool alone, and these polls keep at most one of the database's cores busy, of all workers
-// together: each rests as long as it took, times the workers that share them (share). One that claimed unblockedMany or
-// more needs no rest. A fleet that asked every unblockedEvery alone drained a backlog of executions that have a key each,
-// and no limit, at 400 to 600 a second, and at 24 where each worker had 12 slots.
+// due says whether it is time to ask for free slots and keys. After a question that brought most of what there was room
+// for, the next poll is for the pool alone. Then the worker may ask again, after a rest as long as the question took and
+// as long again for each worker that shares these polls (share). So those of shareMost workers keep one of the database's
+// cores busy at most. After unblockedMany claims or more it needs no rest. A fleet that asked every unblockedEvery alone
+// drained a backlog of executions that have a key each, and no limit, at 400 to 600 a second, and at 24 where each worker
+// had 12 slots.
 func (u *unblockedPolls) due(share func(time.Duration) time.Duration, open bool) bool {
 	if u.poolsTurn {
 		u.poolsTurn = false

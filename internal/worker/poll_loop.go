@@ -274,7 +274,7 @@ func (s *poller) learn(ctx context.Context, seen pollResult) (err error) {
 // after is what round returns after a poll that the database answered.
 func (s *poller) after(seen pollResult) rests {
 	keysIn := s.worker.unblocked.left(s.worker.share)
-	if seen.won > 0 {
+	if seen.won > 0 || seen.full {
 		s.wait = pollMin
 	}
 	switch {
@@ -288,9 +288,7 @@ func (s *poller) after(seen pollResult) rests {
 		return rests{}
 	case seen.more || seen.keys && keysIn <= 0:
 		return evenRests(pollNow)
-	case seen.won > 0 || seen.full:
-		s.wait = pollMin
-	default:
+	case seen.won == 0 && !seen.full:
 		s.wait = min(max(2*s.wait, pollMin), s.worker.share(pollMax))
 	}
 	s.empty = clock.Mark{}
