@@ -396,3 +396,18 @@ func TestARestBetweenQuestionsForKeysIsNoneOfThePool(t *testing.T) {
 		}
 	})
 }
+
+// A worker to which calls alone bring work takes it after a poll that won something that nothing is left, unless the pool
+// or free keys may have more.
+func TestALeaderGoesOnWhereMoreMayWait(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		seen pollResult
+		idle bool
+	}{{pollResult{won: 1}, true}, {pollResult{won: 1, more: true}, false}, {pollResult{won: 1, keys: true}, false}} {
+		s := newPoller(1)
+		if err := s.learn(t.Context(), test.seen); err != nil || s.worker.idle.Load() != test.idle {
+			t.Errorf("%+v: idle is %v, %v", test.seen, !test.idle, err)
+		}
+	}
+}
