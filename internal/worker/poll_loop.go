@@ -305,7 +305,8 @@ func (s *poller) after(seen pollResult) rests {
 	return rests{least, rest, rest, wait}
 }
 
-// awaitsSlots says that every slot is taken, but those that are kept, so that the next call tells of one that is free.
+// awaitsSlots says that every slot is taken, but those that are kept. It forgets a call from before, so that the next one
+// tells of a slot that is free; a poll follows in any case.
 func (w *Worker) awaitsSlots() bool {
 	select {
 	case <-w.self:
