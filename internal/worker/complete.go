@@ -160,8 +160,14 @@ func (w *Worker) done(e ended) {
 	e.writes.End()
 	e.inc.remove(e.claimed)
 	if !e.slotless {
-		w.free()
+		w.freeEnded()
 	}
+}
+
+// freeEnded frees the slot of a run whose outcome came to a batch.
+func (w *Worker) freeEnded() {
+	w.ending.Add(-1)
+	w.free()
 }
 
 // lose gives outcomes up: the worker ends and could not write them.

@@ -281,7 +281,7 @@ func (s *divider) keepInMemory(ctx context.Context, r refusal) {
 	w := s.worker
 	if !r.slotless {
 		r.slotless = true
-		w.free()
+		w.freeEnded()
 	}
 	w.c.Log.ErrorContext(ctx, "an execution can neither end nor be parked: the database refuses every change of it",
 		"execution_id", r.ID, "job_id", r.Job, "tenant_id", r.Tenant, "error", r.err)

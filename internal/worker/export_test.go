@@ -7,3 +7,6 @@ import "time"
 func (c *Config) Stopping(endWithin, lastWords time.Duration) {
 	c.endWithin, c.lastWords = endWithin, lastWords
 }
+
+// Ending is how many runs hold a slot while their outcome is written.
+func (w *Worker) Ending() int { return int(w.ending.Load()) }

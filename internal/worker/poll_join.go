@@ -66,7 +66,7 @@ func (s *poller) leavesPoolToOthers() bool {
 // goroutine owns it.
 type joining struct {
 	had    clock.Mark    // the last turn that won something
-	drains clock.Mark    // the last turn that won more than half of a batch
+	drains clock.Mark    // the last turn that won more than half of what there was room for
 	pause  time.Duration // for which it stays away; zero where the turn was not found taken
 	taken  clock.Mark    // when the turn was first found taken
 	needed bool          // it serves types that others do not, so it does not stay away
@@ -81,7 +81,7 @@ type joining struct {
 // take long nobody has room for long, and all poll for what their slots leave.
 func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 	j := &w.join
-	if !w.hasRoom() || j.had.Elapsed() < turnKept {
+	if !w.hasRoomSoon() || j.had.Elapsed() < turnKept {
 		j.pause = 0
 		return true, nil
 	}
@@ -105,14 +105,20 @@ func (j *joining) answered(free bool) bool {
 	return false
 }
 
-// won notes how many executions a turn won.
-func (j *joining) won(n int) {
+// won notes that a turn won n executions where there was room for most.
+func (j *joining) won(n, most int) {
 	if n > 0 {
 		j.had = clock.Start()
 	}
-	if n > claimBatch/2 {
+	if n > most/2 {
 		j.drains = clock.Start()
 	}
+}
+
+// hasRoomSoon says whether at least half of the worker's slots are free, or will be once the outcomes of runs that have
+// ended are written.
+func (w *Worker) hasRoomSoon() bool {
+	return w.slots.taken()-int(w.ending.Load()) <= w.slots.all()/2
 }
 
 // hasRoom says whether at least half of the worker's slots are free.

@@ -39,8 +39,8 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 	})
 }
 
-// A worker shows its turn while it wins much and has half of its slots free. With fewer it polls
-// for what they leave without asking, and keeps nobody away who has room.
+// A worker shows its turn while it wins much and has half of its slots free, or of runs that have ended. With fewer it
+// polls for what they leave without asking, and keeps nobody away who has room.
 func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -52,14 +52,18 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 			}
 		}
 		want(dispatch.PlainTurn, "at first")
-		w.join.won(claimBatch / 2)
-		want(dispatch.PlainTurn, "after it won half of a batch")
-		w.join.won(claimBatch)
-		want(dispatch.ShownTurn, "after it won a batch")
+		w.join.won(2, 4)
+		want(dispatch.PlainTurn, "after it won half of what there was room for")
+		w.join.won(3, 4)
+		want(dispatch.ShownTurn, "after it won more")
 		for _, turn := range []dispatch.Turn{dispatch.ShownTurn, dispatch.ShownTurn, dispatch.PlainTurn, dispatch.PlainTurn} {
 			w.slots.takeNow(false)
 			want(turn, "with a slot less")
 		}
+		w.ending.Add(2)
+		want(dispatch.ShownTurn, "while two outcomes are written")
+		w.ending.Add(-2)
+		w.join.had = clock.Mark{}
 		if joins, err := w.joins(t.Context(), nil); err != nil || !joins {
 			t.Errorf("without room it joins: %t, %v; want it to, without a question", joins, err)
 		}

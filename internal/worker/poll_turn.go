@@ -76,7 +76,7 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		won := int(c.decided.won.Load())
 		seen.won, seen.more = seen.won+won, won > most/2
 	default:
-		w.join.won(len(found))
+		w.join.won(len(found), most)
 		w.noteRefused(c.tenants, found)
 		seen.won, seen.more = seen.won+len(found), len(found) > most/2
 		w.begin(ctx, c, found)
@@ -89,7 +89,7 @@ func (w *Worker) turn() dispatch.Turn {
 	switch {
 	case w.outOfTurn.Elapsed() < outOfTurnFor:
 		return dispatch.NoTurn
-	case w.hasRoom() && w.join.drains.Elapsed() < turnKept:
+	case w.hasRoomSoon() && w.join.drains.Elapsed() < turnKept:
 		return dispatch.ShownTurn
 	}
 	return dispatch.PlainTurn

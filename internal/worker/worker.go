@@ -122,6 +122,7 @@ type Worker struct {
 	beats       *dispatch.Store // on the heartbeat's connection
 	members     *fleet.Store
 	slots       *slots
+	ending      atomic.Int64 // runs that hold a slot while their outcome is written
 	specs       *specs
 	claims      *batch[claimRequest]
 	outcomes    *batch[ended]

@@ -176,6 +176,9 @@ func (b *bundle) startWith(edit func(*worker.Config), consume func(*worker.Worke
 		if err != nil {
 			b.t.Errorf("worker: %v", err)
 		}
+		if n := w.Ending(); n != 0 {
+			b.t.Errorf("a worker that has stopped still writes %d outcomes, by its count", n)
+		}
 	}()
 	stop := sync.OnceFunc(func() { cancel(); <-done })
 	b.t.Cleanup(stop)
