@@ -48,7 +48,7 @@ func TestAfterAPoll(t *testing.T) {
 	t.Parallel()
 	w := &Worker{}
 	s := &poller{worker: w, wait: pollMin}
-	w.join.pause = joinMost
+	w.join = joining{pause: joinMost}
 	if r := s.after(pollResult{taken: true}); r.least < joinMost/2 || r.least > 2*joinMost || r != evenRests(r.least) {
 		t.Errorf("while others drain: %v, want %v to %v each", r, joinMost/2, 2*joinMost)
 	}

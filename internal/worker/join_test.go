@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/scheduler-service/scheduler/db"
+	"github.com/scheduler-service/scheduler/internal/clock"
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fleet"
@@ -26,22 +27,61 @@ func TestWorkersLeaveABacklogToWhoDrainsIt(t *testing.T) {
 	}
 	b.reaches(first.ID, execution.Completed)
 	rest := b.pending(nil)
-	err := b.engine.InTurn(t.Context(), limit, true, func(tx *postgres.Tx) error {
-		if _, err := tx.HasUnhintedExecutions(t.Context()); err != nil {
-			return err
-		}
+	b.inTurn(true, func() {
 		if won := b.poll(w); won != 0 {
 			t.Errorf("%d claimed beside the one that is in turn, want none", won)
 		}
+	})
+	eventually(t, "the worker claims what is left, when it has found the turn free for a while", func() bool { return b.poll(w) == 1 })
+	b.reaches(rest.ID, execution.Completed)
+}
+
+// A worker that stood in line for its turn for longer than the turn took does not take the next one where others show
+// theirs, however lately it had its own.
+func TestWorkersLeaveABacklogWhereTheyStandInLine(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	for wait := 100 * time.Millisecond; wait < time.Second; wait *= 2 { // a turn takes long on a busy machine
+		w := b.start(nil)
+		b.pending(nil)
+		eventually(t, "it claims one without a turn, and more may wait", func() bool { return b.poll(w) == 1 })
+		b.pending(nil)
+		won := make(chan int, 1)
+		b.inTurn(false, func() {
+			go func() { won <- b.poll(w) }()
+			const inLine = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
+			eventually(t, "it stands in line", func() bool { return b.count(inLine) == 1 })
+			waits := clock.Start()
+			eventually(t, "it has stood there for a while", func() bool { return waits.Elapsed() >= wait })
+		})
+		if n := <-won; n != 1 {
+			t.Fatalf("%d claimed after the wait, want 1", n)
+		}
+		b.pending(nil)
+		left := false
+		b.inTurn(true, func() { left = b.poll(w) == 0 })
+		if left {
+			return
+		}
+		w.stop()
+	}
+	t.Error("a worker that stood in line waits for its turn again, want it to leave the backlog to others")
+}
+
+// inTurn runs do while it has the turn.
+func (b *bundle) inTurn(shown bool, do func()) {
+	b.t.Helper()
+	err := b.engine.InTurn(b.t.Context(), limit, shown, func(tx *postgres.Tx) error {
+		if _, err := tx.HasUnhintedExecutions(b.t.Context()); err != nil {
+			return err
+		}
+		do()
 		return nil
 	})
 	if err != nil {
-		t.Fatal(err)
+		b.t.Fatal(err)
 	}
-	if won := b.poll(w); won != 1 {
-		t.Errorf("%d claimed when the turn is free, want 1", won)
-	}
-	b.reaches(rest.ID, execution.Completed)
 }
 
 // A worker is needed beside others that do not run all of its types.

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"github.com/scheduler-service/scheduler/internal/clock"
@@ -12,11 +13,24 @@ const (
 	// without asking whether it is free.
 	turnKept = 100 * time.Millisecond
 	// joinMin is how long a worker that finds the turn taken polls no backlog. Each time that
-	// it finds it taken again it is twice as long, up to joinMost. After joinAfter it joins in
-	// any case: a session whose worker is cut off may hold the turn as long.
-	joinMin   = 50 * time.Millisecond
-	joinMost  = time.Second
+	// it finds it taken again it is twice as long, up to joinMost.
+	joinMin  = 50 * time.Millisecond
+	joinMost = time.Second
+	// joinFrees is how often, one after the other, a worker that stays away finds the turn free before it joins, and
+	// joinAsk about how long it waits in between. One that drains a backlog by few slots has no turn for some 10 ms,
+	// while what it claimed runs and is completed.
+	joinFrees = 4
+	joinAsk   = 10 * time.Millisecond
+	// joinAfter is how long after it first found the turn taken a worker joins in any case: a session whose worker is
+	// cut off may hold the turn as long. Where the turn was free meanwhile, those who have it go on. The database may
+	// have room for one more, so it joins up to joinLater after that, at a time of its own. joinLater counts twice for
+	// each time that it left because it stood in line, up to maxLeft times.
 	joinAfter = 5 * time.Second
+	joinLater = 10 * time.Second
+	maxLeft   = 3
+	// leaveChance is how many turns that came late make a worker that drains a backlog ask once whether others do,
+	// on average.
+	leaveChance = 4
 	// othersFor is how long it counts as known whether other workers live and what they run.
 	othersFor = 10 * time.Second
 	// shareMost is how many times as long a worker of a fleet waits between two questions as one
@@ -65,11 +79,17 @@ func (s *poller) leavesPoolToOthers() bool {
 // joining is what a worker knows of the turns in which a backlog is drained. The polling
 // goroutine owns it.
 type joining struct {
-	had    clock.Mark    // the last turn that won something
+	had    clock.Mark    // the last turn that won something, unless it came late
 	drains clock.Mark    // the last turn that won more than half of what there was room for
-	pause  time.Duration // for which it stays away; zero where the turn was not found taken
-	taken  clock.Mark    // when the turn was first found taken
+	leads  bool          // a turn came in time since it joined
+	left   int           // how often it left because it stood in line, since it found nobody who drains
 	needed bool          // it serves types that others do not, so it does not stay away
+	pause  time.Duration // for which it stays away; zero where the turn was not found taken
+
+	// While it stays away:
+	taken clock.Mark    // when the turn was first found taken
+	after time.Duration // how long after that it joins in any case
+	frees int           // how often the turn was found free since it was last found taken
 }
 
 // joins says whether the worker takes its turn with those who drain the backlog.
@@ -77,12 +97,13 @@ type joining struct {
 // A few workers with room drain it as fast as a whole fleet, because one poll runs at a time.
 // Each further one costs the others: its sessions make plans of their own, and take memory and
 // processors. So a worker with room that had its turn just now goes on, and while it wins much
-// it shows that it has the turn. Another one with room joins where nobody shows that. Where runs
-// take long nobody has room for long, and all poll for what their slots leave.
+// it shows that it has the turn. Another one with room joins where nobody shows that, and leaves
+// again where it has to stand in line. Where runs take long nobody has room for long, and all poll
+// for what their slots leave.
 func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 	j := &w.join
 	if !w.hasRoomSoon() || j.had.Elapsed() < turnKept {
-		j.pause = 0
+		j.pause, j.frees = 0, 0
 		return true, nil
 	}
 	free, err := w.store.TurnIsFree(ctx)
@@ -94,25 +115,54 @@ func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 
 // answered says whether the worker joins, now that it has asked whether the turn is free.
 func (j *joining) answered(free bool) bool {
-	if !free && j.pause == 0 {
-		j.taken = clock.Start()
-	}
-	if free || j.needed || j.taken.Elapsed() >= joinAfter {
-		j.pause = 0
+	switch {
+	case j.pause == 0 && free || j.needed:
+		*j = joining{had: j.had, drains: j.drains, needed: j.needed}
 		return true
+	case j.pause == 0:
+		j.taken, j.after, j.frees, j.pause = clock.Start(), joinAfter, 0, joinMin
+		return false
+	case !free:
+		j.frees, j.pause = 0, min(2*j.pause, joinMost)
+	default:
+		j.frees++
+		if j.after == joinAfter {
+			j.after += rand.N(joinLater << j.left)
+		}
 	}
-	j.pause = min(max(2*j.pause, joinMin), joinMost)
-	return false
+	if j.frees < joinFrees && j.taken.Elapsed() < j.after {
+		return false
+	}
+	// It shows its turn from the first one on: others drain the backlog, too.
+	*j = joining{left: j.left, drains: clock.Start()}
+	return true
 }
 
-// won notes that a turn won n executions where there was room for most.
-func (j *joining) won(n, most int) {
-	if n > 0 {
-		j.had = clock.Start()
+// rest is about how long the worker waits until it asks again, while it stays away.
+func (j *joining) rest() time.Duration {
+	if j.frees > 0 {
+		return joinAsk
+	}
+	return j.pause
+}
+
+// won notes a turn that won n executions where there was room for most, after the worker waited for it. Then it held
+// the turn. Where the wait was longer than that, others stood in line, too: the turns are what bounds the drain. So a
+// worker that has just joined asks next whether others drain the backlog, and one that had a turn in time does so now
+// and then, so that not all of them leave together.
+func (j *joining) won(n, most int, waited, held time.Duration) {
+	if n == 0 {
+		return
 	}
 	if n > most/2 {
 		j.drains = clock.Start()
 	}
+	late := waited > held
+	if late && (!j.leads || rand.N(leaveChance) == 0) {
+		j.had, j.leads, j.left = clock.Mark{}, false, min(j.left+1, maxLeft)
+		return
+	}
+	j.had, j.leads = clock.Start(), j.leads || !late
 }
 
 // hasRoomSoon says whether at least half of the worker's slots are free, or will be once the outcomes of runs that have

@@ -11,22 +11,31 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
 
-// A worker that finds the turn taken stays away, twice as long each time, and joins when it
-// is free. After five seconds it joins in any case, and one that others need joins at once.
+// A worker that finds the turn taken stays away, twice as long each time, and joins when it finds it free at four
+// questions, one soon after the other. After five seconds in which it was always taken it joins in any case, and one
+// that others need joins at once.
 func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		j := &joining{}
-		want := func(joins, free bool, pause time.Duration) {
+		want := func(joins, free bool, rest time.Duration) {
 			t.Helper()
-			if got := j.answered(free); got != joins || j.pause != pause {
-				t.Errorf("joins: %t, stays away for %v; want %t, %v", got, j.pause, joins, pause)
+			if got := j.answered(free); got != joins || j.rest() != rest {
+				t.Errorf("joins: %t, stays away for %v; want %t, %v", got, j.rest(), joins, rest)
 			}
-			clock.Sleep(t.Context(), j.pause)
+			clock.Sleep(t.Context(), j.rest())
 		}
+		want(true, true, 0)
 		for range 2 {
 			want(false, false, 50*time.Millisecond)
 			want(false, false, 100*time.Millisecond)
+			for range 3 {
+				want(false, true, joinAsk)
+			}
+			want(false, false, 200*time.Millisecond)
+			for range 3 {
+				want(false, true, joinAsk)
+			}
 			want(true, true, 0)
 		}
 		for _, pause := range []time.Duration{50, 100, 200, 400, 800, 1000, 1000, 1000, 1000} {
@@ -37,6 +46,67 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 		j.needed = true
 		want(true, false, 0)
 	})
+}
+
+// A worker that finds the turn free now and then joins later than after five seconds: those who have it are alive. It
+// joins at a time of its own, and later still where it has left because it stood in line.
+func TestWorkersJoinLaterWhereOthersGoOn(t *testing.T) {
+	t.Parallel()
+	for left, most := range []time.Duration{15 * time.Second, 25 * time.Second, 45 * time.Second, 85 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			least, longest := time.Hour, time.Duration(0)
+			for range 100 {
+				j := &joining{left: left}
+				at := clock.Start()
+				for free := false; !j.answered(free); free = !free {
+					clock.Sleep(t.Context(), j.rest())
+				}
+				least, longest = min(least, at.Elapsed()), max(longest, at.Elapsed())
+			}
+			// Two rests are between a time that is reached and the question that finds it.
+			if least < joinAfter || least > most/2 || longest <= most/2 || longest > most+2*joinMost {
+				t.Errorf("after it left %d times it joins after %v to %v, want %v to %v", left, least, longest, joinAfter, most)
+			}
+		})
+	}
+}
+
+// A worker that has joined leaves where it stands in line for longer than its own turn takes, unless a turn came in time
+// before: then it asks now and then.
+func TestWorkersLeaveWhereTheyStandInLine(t *testing.T) {
+	t.Parallel()
+	goesOn := func(j *joining, waited, held time.Duration) bool {
+		j.won(60, 100, waited, held)
+		return j.had.Elapsed() < turnKept
+	}
+	if j := (&joining{}); goesOn(j, 3, 2) || j.left != 1 {
+		t.Error("a worker goes on that has joined and stood in line")
+	}
+	stayed := 0
+	for range 1000 {
+		j := &joining{}
+		if !goesOn(j, 2, 2) {
+			t.Fatal("a worker leaves although its turn came in time")
+		}
+		if goesOn(j, 3, 2) {
+			stayed++
+		} else if j.leads {
+			t.Fatal("a worker leaves and counts as one that leads")
+		}
+	}
+	if stayed < 650 || stayed > 850 {
+		t.Errorf("of 1000 workers that stood in line once after a turn in time, %d go on, want about 750", stayed)
+	}
+	j := &joining{}
+	for range 10 {
+		goesOn(j, 3, 2)
+	}
+	if j.left != maxLeft {
+		t.Errorf("it counts %d times that it left, want %d at most", j.left, maxLeft)
+	}
+	if j.answered(true); j.left != 0 {
+		t.Error("it counts the times that it left although nobody drains a backlog")
+	}
 }
 
 // A worker shows its turn while it wins much and has half of its slots free, or of runs that have ended. With fewer it
@@ -52,9 +122,9 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 			}
 		}
 		want(dispatch.PlainTurn, "at first")
-		w.join.won(2, 4)
+		w.join.won(2, 4, 0, 1)
 		want(dispatch.PlainTurn, "after it won half of what there was room for")
-		w.join.won(3, 4)
+		w.join.won(3, 4, 0, 1)
 		want(dispatch.ShownTurn, "after it won more")
 		for _, turn := range []dispatch.Turn{dispatch.ShownTurn, dispatch.ShownTurn, dispatch.PlainTurn, dispatch.PlainTurn} {
 			w.slots.takeNow(false)
@@ -73,6 +143,9 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 		want(dispatch.ShownTurn, "with room again")
 		clock.Sleep(t.Context(), turnKept)
 		want(dispatch.PlainTurn, "after a while")
+		w.join = joining{pause: joinMin, frees: joinFrees - 1}
+		w.join.answered(true)
+		want(dispatch.ShownTurn, "after it stayed away while others drained")
 		w.outOfTurn = clock.Start()
 		want(dispatch.NoTurn, "after a turn that did not come")
 	})

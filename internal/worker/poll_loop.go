@@ -279,8 +279,8 @@ func (s *poller) after(seen pollResult) rests {
 	}
 	switch {
 	case seen.taken:
-		pause := s.worker.join.pause
-		return evenRests(pause/2 + rand.N(pause))
+		rest := s.worker.join.rest()
+		return evenRests(rest/2 + rand.N(rest))
 	case (seen.more || seen.keys) && s.worker.awaitsSlots():
 		least := min(seen.asked, pollMin)
 		return rests{least, least, pollMin, pollMin}

@@ -41,7 +41,7 @@ type pooledClaim struct {
 // definitions was a fifth of the time in which a worker drained a backlog.
 func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f free, seen *pollResult) error {
 	c := &pooledClaim{inc: inc, token: uuid.New(), tenants: map[uuid.UUID]uuid.UUID{}}
-	asked, held := clock.Start(), time.Duration(0)
+	asked, held, waited := clock.Start(), time.Duration(0), time.Duration(0)
 	c.asked = asked
 	turn := w.turn()
 	inc.claims(c.token)
@@ -49,8 +49,8 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 	if w.stuck {
 		spare = spareCandidates
 	}
-	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, c.token, most, spare, w.afterTenant, f.busy, turn, func(found []dispatch.Candidate, waited time.Duration) []uuid.UUID {
-		c.asked, held = clock.Start(), asked.Elapsed()-waited
+	found, after, err := w.store.PollAndClaim(inc.ctx, inc.member.ID, c.token, most, spare, w.afterTenant, f.busy, turn, func(found []dispatch.Candidate, inLine time.Duration) []uuid.UUID {
+		c.asked, held, waited = clock.Start(), asked.Elapsed()-inLine, inLine
 		seen.asked, seen.waits = held, len(found) > 0
 		w.request(c, choose(w.notRefused(found), f.busy, f.open, f.kept))
 		return c.ids
@@ -76,7 +76,7 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		won := int(c.decided.won.Load())
 		seen.won, seen.more = seen.won+won, won > most/2
 	default:
-		w.join.won(len(found), most)
+		w.join.won(len(found), most, waited, held)
 		w.noteRefused(c.tenants, found)
 		seen.won, seen.more = seen.won+len(found), len(found) > most/2
 		w.begin(ctx, c, found)
