@@ -22,15 +22,20 @@ const (
 	joinFrees = 4
 	joinAsk   = 10 * time.Millisecond
 	// joinAfter is how long after it first found the turn taken a worker joins in any case: a session whose worker is
-	// cut off may hold the turn as long. Where the turn was free meanwhile, those who have it go on. The database may
-	// have room for one more, so it joins up to joinLater after that, at a time of its own. joinLater counts twice for
-	// each time that it left because it stood in line, up to maxLeft times.
-	joinAfter = 5 * time.Second
-	joinLater = 10 * time.Second
-	maxLeft   = 3
+	// cut off may hold the turn as long. Where the turn was free meanwhile, those who have it go on, and the database may
+	// have room for one more: it joins joinSoonest after it first found the turn taken, or up to joinSpread later, at a
+	// time of its own. joinSpread doubles each time that the worker leaves because it stood in line, up to maxLeft times.
+	joinAfter   = 5 * time.Second
+	joinSoonest = time.Second
+	joinSpread  = 10 * time.Second
+	maxLeft     = 3
 	// leaveChance is how many turns that came late make a worker that drains a backlog ask once whether others do,
 	// on average.
 	leaveChance = 4
+	// Claims are slow that take longer than slowClaim, and slowTimes as long as their polls, on average: they wait for a
+	// slow commit. Others may use the database meanwhile.
+	slowClaim = 15 * time.Millisecond
+	slowTimes = 4
 	// othersFor is how long it counts as known whether other workers live and what they run.
 	othersFor = 10 * time.Second
 	// shareMost is how many times as long a worker of a fleet waits between two questions as one
@@ -80,9 +85,10 @@ func (s *poller) leavesPoolToOthers() bool {
 // goroutine owns it.
 type joining struct {
 	had    clock.Mark    // the last turn that won something, unless it came late
-	drains clock.Mark    // the last turn that won more than half of what there was room for
+	drains clock.Mark    // the last turn that won more than half of what there was room for, while claims were not slow
 	leads  bool          // a turn came in time since it joined
 	left   int           // how often it left because it stood in line, since it found nobody who drains
+	usual  turnTook      // of the last turns, on average
 	needed bool          // it serves types that others do not, so it does not stay away
 	pause  time.Duration // for which it stays away; zero where the turn was not found taken
 
@@ -117,7 +123,7 @@ func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 func (j *joining) answered(free bool) bool {
 	switch {
 	case j.pause == 0 && free || j.needed:
-		*j = joining{had: j.had, drains: j.drains, needed: j.needed}
+		*j = joining{had: j.had, drains: j.drains, usual: j.usual, needed: j.needed}
 		return true
 	case j.pause == 0:
 		j.taken, j.after, j.frees, j.pause = clock.Start(), joinAfter, 0, joinMin
@@ -127,14 +133,14 @@ func (j *joining) answered(free bool) bool {
 	default:
 		j.frees++
 		if j.after == joinAfter {
-			j.after += rand.N(joinLater << j.left)
+			j.after = joinSoonest + rand.N(joinSpread<<j.left)
 		}
 	}
 	if j.frees < joinFrees && j.taken.Elapsed() < j.after {
 		return false
 	}
 	// It shows its turn from the first one on: others drain the backlog, too.
-	*j = joining{left: j.left, drains: clock.Start()}
+	*j = joining{left: j.left, usual: j.usual, drains: clock.Start()}
 	return true
 }
 
@@ -146,23 +152,37 @@ func (j *joining) rest() time.Duration {
 	return j.pause
 }
 
-// won notes a turn that won n executions where there was room for most, after the worker waited for it. Then it held
-// the turn. Where the wait was longer than that, others stood in line, too: the turns are what bounds the drain. So a
-// worker that has just joined asks next whether others drain the backlog, and one that had a turn in time does so now
-// and then, so that not all of them leave together.
-func (j *joining) won(n, most int, waited, held time.Duration) {
+// turnTook is how long a worker waited for its turn, how long its poll kept it, and how long the claim took then.
+type turnTook struct{ waited, kept, claim time.Duration }
+
+// won notes a turn that won n executions where there was room for most. Where the worker waited for it longer than it
+// kept it, others stood in line, too: the turns are what bounds the drain. So a worker that has just joined asks next
+// whether others drain the backlog, and one that had a turn in time does so now and then, so that not all of them leave
+// together. Where claims are slow, others have time for their turns meanwhile: it shows no turn then and does not leave.
+func (j *joining) won(n, most int, took turnTook) {
 	if n == 0 {
 		return
 	}
-	if n > most/2 {
+	slow := j.slow(took)
+	if n > most/2 && !slow {
 		j.drains = clock.Start()
 	}
-	late := waited > held
+	late := took.waited > took.kept && !slow
 	if late && (!j.leads || rand.N(leaveChance) == 0) {
 		j.had, j.leads, j.left = clock.Mark{}, false, min(j.left+1, maxLeft)
 		return
 	}
 	j.had, j.leads = clock.Start(), j.leads || !late
+}
+
+// slow notes how long a poll and its claim took, and says whether claims are slow.
+func (j *joining) slow(took turnTook) bool {
+	if j.usual == (turnTook{}) {
+		j.usual = took
+	}
+	j.usual.kept += (took.kept - j.usual.kept) / 4
+	j.usual.claim += (took.claim - j.usual.claim) / 4
+	return j.usual.claim > slowClaim && j.usual.claim > slowTimes*j.usual.kept
 }
 
 // hasRoomSoon says whether at least half of the worker's slots are free, or will be once the outcomes of runs that have

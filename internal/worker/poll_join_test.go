@@ -48,11 +48,11 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 	})
 }
 
-// A worker that finds the turn free now and then joins later than after five seconds: those who have it are alive. It
-// joins at a time of its own, and later still where it has left because it stood in line.
-func TestWorkersJoinLaterWhereOthersGoOn(t *testing.T) {
+// A worker that finds the turn free now and then knows that those who have it go on. It joins at a time of its own, and
+// later where it has left because it stood in line.
+func TestWorkersJoinAtTimesOfTheirOwnWhereOthersGoOn(t *testing.T) {
 	t.Parallel()
-	for left, most := range []time.Duration{15 * time.Second, 25 * time.Second, 45 * time.Second, 85 * time.Second} {
+	for left, most := range []time.Duration{11 * time.Second, 21 * time.Second, 41 * time.Second, 81 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
 			least, longest := time.Hour, time.Duration(0)
 			for range 100 {
@@ -64,8 +64,8 @@ func TestWorkersJoinLaterWhereOthersGoOn(t *testing.T) {
 				least, longest = min(least, at.Elapsed()), max(longest, at.Elapsed())
 			}
 			// Two rests are between a time that is reached and the question that finds it.
-			if least < joinAfter || least > most/2 || longest <= most/2 || longest > most+2*joinMost {
-				t.Errorf("after it left %d times it joins after %v to %v, want %v to %v", left, least, longest, joinAfter, most)
+			if least < joinSoonest || least > most/2 || longest <= most/2 || longest > most+2*joinMost {
+				t.Errorf("after it left %d times it joins after %v to %v, want %v to %v", left, least, longest, joinSoonest, most)
 			}
 		})
 	}
@@ -76,7 +76,7 @@ func TestWorkersJoinLaterWhereOthersGoOn(t *testing.T) {
 func TestWorkersLeaveWhereTheyStandInLine(t *testing.T) {
 	t.Parallel()
 	goesOn := func(j *joining, waited, held time.Duration) bool {
-		j.won(60, 100, waited, held)
+		j.won(60, 100, turnTook{waited: waited, kept: held})
 		return j.had.Elapsed() < turnKept
 	}
 	if j := (&joining{}); goesOn(j, 3, 2) || j.left != 1 {
@@ -96,6 +96,12 @@ func TestWorkersLeaveWhereTheyStandInLine(t *testing.T) {
 	}
 	if stayed < 650 || stayed > 850 {
 		t.Errorf("of 1000 workers that stood in line once after a turn in time, %d go on, want about 750", stayed)
+	}
+	slow := &joining{usual: turnTook{kept: 2, claim: 2 * slowClaim}}
+	for range 100 {
+		if slow.usual.claim = 2 * slowClaim; !goesOn(slow, 3, 2) {
+			t.Fatal("a worker leaves although commits are slow, so that others have time for a turn meanwhile")
+		}
 	}
 	j := &joining{}
 	for range 10 {
@@ -122,9 +128,16 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 			}
 		}
 		want(dispatch.PlainTurn, "at first")
-		w.join.won(2, 4, 0, 1)
+		w.join.won(2, 4, turnTook{kept: 1})
 		want(dispatch.PlainTurn, "after it won half of what there was room for")
-		w.join.won(3, 4, 0, 1)
+		w.join = joining{}
+		w.join.won(3, 4, turnTook{kept: slowClaim / slowTimes, claim: slowClaim + slowTimes})
+		want(dispatch.PlainTurn, "after it won more, by a slow claim")
+		w.join = joining{}
+		w.join.won(3, 4, turnTook{kept: slowClaim, claim: slowTimes * slowClaim})
+		want(dispatch.ShownTurn, "after it won more, by a claim as slow as its poll")
+		w.join = joining{}
+		w.join.won(3, 4, turnTook{kept: 1, claim: slowClaim})
 		want(dispatch.ShownTurn, "after it won more")
 		for _, turn := range []dispatch.Turn{dispatch.ShownTurn, dispatch.ShownTurn, dispatch.PlainTurn, dispatch.PlainTurn} {
 			w.slots.takeNow(false)

@@ -76,7 +76,7 @@ func (w *Worker) claimPooled(ctx context.Context, inc *incarnation, most int, f 
 		won := int(c.decided.won.Load())
 		seen.won, seen.more = seen.won+won, won > most/2
 	default:
-		w.join.won(len(found), most, waited, held)
+		w.join.won(len(found), most, turnTook{waited: waited, kept: held, claim: asked.Elapsed() - waited - held})
 		w.noteRefused(c.tenants, found)
 		seen.won, seen.more = seen.won+len(found), len(found) > most/2
 		w.begin(ctx, c, found)
