@@ -21,10 +21,10 @@ const (
 	// while what it claimed runs and is completed.
 	joinFrees = 4
 	joinAsk   = 10 * time.Millisecond
-	// joinAfter is how long after it first found the turn taken a worker joins in any case: a session whose worker is
-	// cut off may hold the turn as long. Where the turn was free meanwhile, those who have it go on, and the database may
-	// have room for one more: it joins joinSoonest after it first found the turn taken, or up to joinSpread later, at a
-	// time of its own. joinSpread doubles each time that the worker leaves because it stood in line, up to maxLeft times.
+	// joinAfter is how long a worker finds the turn taken at every question before it joins in any case: a session whose
+	// worker is cut off may hold the turn. Where the turn is free now and then, those who have it go on, and the database
+	// may have room for one more: it joins joinSoonest after it began to stay away, or up to joinSpread later, at a time
+	// of its own. joinSpread doubles each time that the worker leaves because it stood in line, up to maxLeft times.
 	joinAfter   = 5 * time.Second
 	joinSoonest = time.Second
 	joinSpread  = 10 * time.Second
@@ -93,8 +93,9 @@ type joining struct {
 	pause  time.Duration // for which it stays away; zero where the turn was not found taken
 
 	// While it stays away:
-	taken clock.Mark    // when the turn was first found taken
-	after time.Duration // how long after that it joins in any case
+	away  clock.Mark    // since then
+	after time.Duration // how long after that it joins in any case; zero until it has found the turn free
+	taken clock.Mark    // since when the turn was found taken at every question
 	frees int           // how often the turn was found free since it was last found taken
 }
 
@@ -126,17 +127,22 @@ func (j *joining) answered(free bool) bool {
 		*j = joining{had: j.had, drains: j.drains, usual: j.usual, needed: j.needed}
 		return true
 	case j.pause == 0:
-		j.taken, j.after, j.frees, j.pause = clock.Start(), joinAfter, 0, joinMin
+		j.away, j.taken, j.after, j.frees, j.pause = clock.Start(), clock.Start(), 0, 0, joinMin
 		return false
-	case !free:
-		j.frees, j.pause = 0, min(2*j.pause, joinMost)
-	default:
+	case free:
 		j.frees++
-		if j.after == joinAfter {
+		if j.after == 0 {
 			j.after = joinSoonest + rand.N(joinSpread<<j.left)
 		}
+	default:
+		if j.frees > 0 {
+			j.taken = clock.Start()
+		}
+		j.frees, j.pause = 0, min(2*j.pause, joinMost)
 	}
-	if j.frees < joinFrees && j.taken.Elapsed() < j.after {
+	due := j.after > 0 && j.away.Elapsed() >= j.after
+	stuck := j.frees == 0 && j.taken.Elapsed() >= joinAfter
+	if j.frees < joinFrees && !due && !stuck {
 		return false
 	}
 	// It shows its turn from the first one on: others drain the backlog, too.

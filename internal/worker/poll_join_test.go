@@ -71,6 +71,26 @@ func TestWorkersJoinAtTimesOfTheirOwnWhereOthersGoOn(t *testing.T) {
 	}
 }
 
+// A worker that found the turn free once joins after five seconds in which it was always taken, however often it left
+// before: who had the turn may be cut off since.
+func TestWorkersJoinWhereTheTurnStaysTaken(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			j := &joining{left: maxLeft}
+			j.answered(false)
+			j.answered(true)
+			at := clock.Start()
+			for !j.answered(false) {
+				clock.Sleep(t.Context(), j.rest())
+			}
+			if took := at.Elapsed(); took > joinAfter+joinMost {
+				t.Errorf("it joins after %v, want %v and a rest at most", took, joinAfter)
+			}
+		})
+	}
+}
+
 // A worker that has joined leaves where it stands in line for longer than its own turn takes, unless a turn came in time
 // before: then it asks now and then.
 func TestWorkersLeaveWhereTheyStandInLine(t *testing.T) {
