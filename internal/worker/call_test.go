@@ -52,6 +52,10 @@ func TestAfterAPoll(t *testing.T) {
 	if r := s.after(pollResult{taken: true}); r.least < joinMost/2 || r.least > 2*joinMost || r != evenRests(r.least) {
 		t.Errorf("while others drain: %v, want %v to %v each", r, joinMost/2, 2*joinMost)
 	}
+	w.join.frees = 1
+	if r := s.after(pollResult{taken: true}); r.least < joinAsk/2 || r.least > 2*joinAsk || r != evenRests(r.least) {
+		t.Errorf("where the turn was found free once: %v, want %v to %v each", r, joinAsk/2, 2*joinAsk)
+	}
 	if r := s.after(pollResult{won: claimBatch}); r != (rests{}) {
 		t.Errorf("after a poll that won a batch: %v, want none", r)
 	}

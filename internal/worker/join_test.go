@@ -49,7 +49,13 @@ func TestWorkersLeaveABacklogWhereTheyStandInLine(t *testing.T) {
 		b.pending(nil)
 		won := make(chan int, 1)
 		b.inTurn(false, func() {
-			go func() { won <- b.poll(w) }()
+			go func() {
+				n, err := w.Poll(t.Context())
+				if err != nil {
+					t.Error(err)
+				}
+				won <- n
+			}()
 			const inLine = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory'"
 			eventually(t, "it stands in line", func() bool { return b.count(inLine) == 1 })
 			waits := clock.Start()
