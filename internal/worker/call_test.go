@@ -355,17 +355,59 @@ func TestAPollThatTookAllSlotsHearsTheNextEnd(t *testing.T) {
 	for s.worker.slots.takeNow(false) {
 	}
 	s.worker.callItself() // by an end before the poll
-	if r := s.after(polled); r != (rests{polled.asked, polled.asked, pollMin, pollMin}) {
+	if r := s.after(polled); r != (rests{least: polled.asked, rest: polled.asked, deaf: pollMin, wait: pollMin, slots: true}) {
 		t.Errorf("without a free slot it rests for %v", r)
 	}
 	if len(s.worker.self) != 0 {
 		t.Error("a call from before the poll calls for the next one")
 	}
-	if r := s.after(pollResult{won: claimBatch, more: true, asked: time.Minute}); r != evenRests(pollMin) {
+	if r := s.after(pollResult{won: claimBatch, more: true, asked: time.Minute}); r.least != pollMin || r.wait != pollMin {
 		t.Errorf("after a slow poll it rests for %v", r)
 	}
 	if s.wait = pollMax; s.after(polled) == (rests{}) || s.wait != pollMin {
 		t.Errorf("after a poll that won something it waits for %v", s.wait)
+	}
+}
+
+// A worker that waits for slots polls once for all runs that have ended when the first of their slots is free, but not for
+// those that end later. It waits for no outcome that is written late, and not where it is told of something else.
+func TestAPollForSlotsWaitsForThoseOfAllEnds(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for _, test := range []struct {
+		name   string
+		slots  bool // it waits for some
+		called time.Duration
+		then   func(w *Worker) // at 5 ms
+		want   time.Duration
+	}{
+		{name: "all are free", slots: true, called: 3 * ms, want: 5 * ms, then: func(w *Worker) { w.freed.Add(2); w.callItself() }},
+		{name: "one is not", slots: true, called: 3 * ms, want: 10 * ms, then: func(w *Worker) { w.freed.Add(1); w.callItself() }},
+		{name: "nothing else happens", slots: true, called: 3 * ms, want: 10 * ms, then: func(*Worker) {}},
+		{name: "a tenant has room", slots: true, called: 3 * ms, want: 5 * ms, then: (*Worker).callAtOnce},
+		{name: "another process calls", slots: true, called: 3 * ms, want: 10 * ms, then: (*Worker).Wake},
+		{name: "it does not wait for slots", called: 3 * ms, want: 3 * ms, then: func(*Worker) {}},
+		{name: "a call in the rest", called: ms, want: 2 * ms, then: func(*Worker) {}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newPoller(10)
+			w, began := s.worker, clock.Start()
+			w.self, w.woken, w.roomMade = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{}, 1)
+			go func() {
+				clock.Sleep(t.Context(), test.called)
+				w.ends.Store(13)
+				w.freed.Store(11)
+				w.callItself()
+				clock.Sleep(t.Context(), 5*ms-test.called)
+				w.ends.Add(5)
+				test.then(w)
+			}()
+			s.sleep(t.Context(), rests{least: ms, rest: 2 * ms, deaf: 10 * ms, wait: 10 * ms, slots: test.slots})
+			if began.Elapsed() != test.want {
+				t.Errorf("%s: it slept for %v, want %v", test.name, began.Elapsed(), test.want)
+			}
+			clock.Sleep(t.Context(), 10*ms) // the other goroutine ends
+		})
 	}
 }
 
@@ -390,7 +432,7 @@ func TestARestBetweenQuestionsForKeysIsNoneOfThePool(t *testing.T) {
 		}
 		keys(5*time.Millisecond, false)
 		for range 9 {
-			if r := s.after(pollResult{keys: true, asked: time.Millisecond}); r != (rests{4 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond, 10 * time.Millisecond}) {
+			if r := s.after(pollResult{keys: true, asked: time.Millisecond}); r != (rests{least: 4 * time.Millisecond, rest: 10 * time.Millisecond, deaf: 10 * time.Millisecond, wait: 10 * time.Millisecond}) {
 				t.Errorf("after a poll that found nothing in the pool it rests for %v", r)
 			}
 			s.hear(t.Context(), false)

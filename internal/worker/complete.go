@@ -166,8 +166,14 @@ func (w *Worker) done(e ended) {
 
 // freeEnded frees the slot of a run whose outcome came to a batch.
 func (w *Worker) freeEnded() {
-	w.ending.Add(-1)
+	w.freed.Add(1)
 	w.free()
+}
+
+// ending is how many runs hold a slot while their outcome is written.
+func (w *Worker) ending() int {
+	freed := w.freed.Load() // before the ends: it never exceeds them
+	return int(w.ends.Load() - freed)
 }
 
 // lose gives outcomes up: the worker ends and could not write them.

@@ -9,4 +9,4 @@ func (c *Config) Stopping(endWithin, lastWords time.Duration) {
 }
 
 // Ending is how many runs hold a slot while their outcome is written.
-func (w *Worker) Ending() int { return int(w.ending.Load()) }
+func (w *Worker) Ending() int { return w.ending() }

@@ -194,7 +194,7 @@ func (j *joining) slow(took turnTook) bool {
 // hasRoomSoon says whether at least half of the worker's slots are free, or will be once the outcomes of runs that have
 // ended are written.
 func (w *Worker) hasRoomSoon() bool {
-	return w.slots.taken()-int(w.ending.Load()) <= w.slots.all()/2
+	return w.slots.taken()-w.ending() <= w.slots.all()/2
 }
 
 // hasRoom says whether at least half of the worker's slots are free.

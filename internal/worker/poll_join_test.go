@@ -163,9 +163,9 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 			w.slots.takeNow(false)
 			want(turn, "with a slot less")
 		}
-		w.ending.Add(2)
+		w.ends.Add(2)
 		want(dispatch.ShownTurn, "while two outcomes are written")
-		w.ending.Add(-2)
+		w.freed.Add(2)
 		w.join.had = clock.Mark{}
 		if joins, err := w.joins(t.Context(), nil); err != nil || !joins {
 			t.Errorf("without room it joins: %t, %v; want it to, without a question", joins, err)

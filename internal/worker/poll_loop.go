@@ -69,19 +69,27 @@ func (w *Worker) PollLoop(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { w.polling.Store(false) })()
 	s := &poller{worker: w, wait: pollMin}
 	for ctx.Err() == nil {
-		r := s.round(ctx)
-		clock.Sleep(ctx, r.least)
-		// A call that comes in a rest is heard after it.
-		if !s.pause(ctx, r.rest-r.least, nil, nil) && !s.pause(ctx, r.deaf-r.rest, w.self, nil) {
-			s.pause(ctx, r.wait-r.deaf, w.self, w.woken)
-		}
+		s.sleep(ctx, s.round(ctx))
 	}
 	return nil
 }
 
+// sleep waits until the next poll. A call that comes in a rest is heard after it.
+func (s *poller) sleep(ctx context.Context, r rests) {
+	w := s.worker
+	clock.Sleep(ctx, r.least)
+	if !s.pause(ctx, r.rest-r.least, nil, nil) && !s.pauseForOwn(ctx, r.deaf-r.rest, r.slots) {
+		s.pause(ctx, r.wait-r.deaf, w.self, w.woken)
+	}
+}
+
 // rests are times after a poll. The worker hears nothing before least, that room was made from then on,
-// itself from rest on, and other processes from deaf on. After wait it polls without a call.
-type rests struct{ least, rest, deaf, wait time.Duration }
+// itself from rest on, and other processes from deaf on. After wait it polls without a call. slots says that it waits for
+// slots: no other call can tell of more.
+type rests struct {
+	least, rest, deaf, wait time.Duration
+	slots                   bool
+}
 
 // pause waits, and says whether a poll is called for meanwhile: by this worker, by another process, or
 // because room was made.
@@ -111,6 +119,21 @@ func (s *poller) pause(ctx context.Context, wait time.Duration, self, others <-c
 		return false
 	}
 	return true
+}
+
+// pauseForOwn is pause for calls by this worker. One that waits for slots, and is told of some, waits for those of all
+// runs that have ended by then: one poll for all of its slots takes half of the time of two, each for a half.
+func (s *poller) pauseForOwn(ctx context.Context, wait time.Duration, slots bool) (called bool) {
+	w, began, due := s.worker, clock.Start(), int64(0)
+	for s.pause(ctx, wait-began.Elapsed(), w.self, nil) {
+		if due == 0 {
+			due = w.ends.Load()
+		}
+		if !s.self || !slots || w.freed.Load() >= due {
+			return true
+		}
+	}
+	return false
 }
 
 // poller is what PollLoop knows from one round to the next.
@@ -218,7 +241,7 @@ func (s *poller) round(ctx context.Context) rests {
 	s.askOfOthers(ctx)
 	if err == nil && s.leavesPoolToOthers() {
 		w.tryNamed()
-		return rests{0, pollCalm, pollCalm, max(pollCalm, s.wait-s.empty.Elapsed())}
+		return rests{rest: pollCalm, deaf: pollCalm, wait: max(pollCalm, s.wait-s.empty.Elapsed())}
 	}
 	var seen pollResult
 	if err == nil {
@@ -237,7 +260,7 @@ func (s *poller) round(ctx context.Context) rests {
 }
 
 // evenRests are those in which nothing at all is heard.
-func evenRests(d time.Duration) rests { return rests{d, d, d, d} }
+func evenRests(d time.Duration) rests { return rests{least: d, rest: d, deaf: d, wait: d} }
 
 // restIdle is how long no call is heard while nothing waits. A worker that follows hears other processes some
 // seven times a second at most, each worker at times of its own.
@@ -254,7 +277,7 @@ func (s *poller) restIdle(asked bool) rests {
 	if s.follows() {
 		deaf = pollMin + rand.N(pollMax-pollMin)
 	}
-	return rests{0, rest, deaf, pollMax}
+	return rests{rest: rest, deaf: deaf, wait: pollMax}
 }
 
 // learn notes after a poll whether anything may wait still.
@@ -283,7 +306,7 @@ func (s *poller) after(seen pollResult) rests {
 		return evenRests(rest/2 + rand.N(rest))
 	case (seen.more || seen.keys) && s.worker.awaitsSlots():
 		least := min(seen.asked, pollMin)
-		return rests{least, least, pollMin, pollMin}
+		return rests{least: least, rest: least, deaf: pollMin, wait: pollMin, slots: true}
 	case seen.won > claimBatch/2:
 		return rests{}
 	case seen.more || seen.keys && keysIn <= 0:
@@ -302,7 +325,7 @@ func (s *poller) after(seen pollResult) rests {
 		wait = max(least, min(wait, keysIn))
 		rest = min(rest, wait)
 	}
-	return rests{least, rest, rest, wait}
+	return rests{least: least, rest: rest, deaf: rest, wait: wait}
 }
 
 // awaitsSlots says that every slot is taken, but those that are kept. It forgets a call from before, so that the next one

@@ -175,7 +175,7 @@ func (a *attempt) settle(outcome executor.Outcome) {
 		return
 	}
 	end := ended{writes: a.endSpan(&outcome, ""), claimed: a.claimed, inc: a.inc, held: a.held, awaits: outcome.Await, heartbeat: outcome.Heartbeat, outcome: outcomeOf(outcome, a.mark.Elapsed(), retryMS)}
-	w.ending.Add(1)
+	w.ends.Add(1)
 	a.said.End(func() { w.outcomes.in <- end })
 }
 

@@ -122,7 +122,8 @@ type Worker struct {
 	beats       *dispatch.Store // on the heartbeat's connection
 	members     *fleet.Store
 	slots       *slots
-	ending      atomic.Int64 // runs that hold a slot while their outcome is written
+	ends        atomic.Int64 // runs that have ended with an outcome to write
+	freed       atomic.Int64 // those of them whose slot is free again
 	specs       *specs
 	claims      *batch[claimRequest]
 	outcomes    *batch[ended]
