@@ -65,7 +65,7 @@ func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most,
 	run := s.db.InTxLed
 	if turn != NoTurn {
 		run = func(ctx context.Context, fn func(tx *postgres.Tx) error) error {
-			return s.db.InTurn(ctx, patience, turn == ShownTurn, fn)
+			return s.db.InTurn(ctx, patience, turn == ShownTurn, func(q *db.Queries) error { return s.pollNothing(ctx, q) }, fn)
 		}
 	}
 	err = run(ctx, func(tx *postgres.Tx) error {
@@ -86,6 +86,16 @@ func (s *Store) PollAndClaim(ctx context.Context, worker, token uuid.UUID, most,
 		})
 	})
 	return won, next, err
+}
+
+// pollNothing is a poll that looks at no execution: its session has the plan of the next one then.
+func (s *Store) pollNothing(ctx context.Context, q *db.Queries) error {
+	p := s.polling(0, uuid.Nil, nil)
+	p.Lines = 0
+	if _, err := q.ListPooledExecutions(ctx, p); err != nil {
+		return fmt.Errorf("have the poll planned: %w", err)
+	}
+	return nil
 }
 
 // TurnIsFree says whether no poll with a ShownTurn is under way, nor its claim.

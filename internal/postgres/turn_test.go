@@ -41,7 +41,7 @@ func do(t *testing.T, conn *pgx.Conn, sql string) {
 
 // turn is a transaction in turn that reads, and then does then.
 func turn(t *testing.T, d *postgres.DB, patience time.Duration, then func(tx *postgres.Tx) error) error {
-	return d.InTurn(t.Context(), patience, true, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
+	return d.InTurn(t.Context(), patience, true, nil, func(tx *postgres.Tx) error { return errors.Join(read(t, tx), then(tx)) })
 }
 
 func nothing(*postgres.Tx) error { return nil }
@@ -106,7 +106,7 @@ func TestTurnIsFree(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	err = d.InTurn(t.Context(), time.Second, false, func(tx *postgres.Tx) error {
+	err = d.InTurn(t.Context(), time.Second, false, nil, func(tx *postgres.Tx) error {
 		wantTurn(t, d, true, "in a transaction that is not shown")
 		return read(t, tx)
 	})
@@ -115,6 +115,39 @@ func TestTurnIsFree(t *testing.T) {
 	}
 	wantTurn(t, d, true, "after it")
 	wantFree(t, d, "after the questions")
+}
+
+// Each connection does once, and out of turn, what a turn needs first, and again where that failed.
+func TestEachConnectionDoesWhatComesFirst(t *testing.T) {
+	t.Parallel()
+	d, err := postgres.Open(t.Context(), postgres.Config{URL: pgtest.New(t).URL, Role: postgres.Engine, Name: "test", MaxConns: 2, StatementTimeout: pgtest.Patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	calls, failure := 0, errors.New("broken")
+	first := func(q *db.Queries) error {
+		calls++
+		wantTurn(t, d, true, "while something else comes first")
+		return errors.Join(gauge(t.Context(), q), failure)
+	}
+	inTurn := func() error {
+		return d.InTurn(t.Context(), time.Second, true, first, func(tx *postgres.Tx) error { return read(t, tx) })
+	}
+	if err := inTurn(); !errors.Is(err, failure) || calls != 1 {
+		t.Errorf("%d calls, %v; want one, and its error", calls, err)
+	}
+	failure = nil
+	for range 2 {
+		if err := inTurn(); err != nil || calls != 2 {
+			t.Errorf("%d calls, %v; want it once more", calls, err)
+		}
+	}
+	d.Pool().Reset()
+	if err := inTurn(); err != nil || calls != 3 {
+		t.Errorf("%d calls, %v; want it again on a new connection", calls, err)
+	}
+	wantFree(t, d, "after all")
 }
 
 // Transactions that wait for their turn keep no snapshot, but for the head of the line. Otherwise

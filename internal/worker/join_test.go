@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/execution"
 	"github.com/scheduler-service/scheduler/internal/fleet"
 	"github.com/scheduler-service/scheduler/internal/postgres"
+	"github.com/scheduler-service/scheduler/internal/postgres/pgtest"
 )
 
 // A worker that did not drain a backlog before leaves it to the one that is in turn, and
@@ -75,10 +77,38 @@ func TestWorkersLeaveABacklogWhereTheyStandInLine(t *testing.T) {
 	t.Error("a worker that stood in line waits for its turn again, want it to leave the backlog to others")
 }
 
+// A session makes the plan of a poll before it stands in line for the first time: others would wait for that in its turn.
+func TestAPollIsPlannedBeforeItsTurn(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	var asked []string
+	engine, err := postgres.Open(t.Context(), postgres.Config{
+		URL: b.database.URL, Role: postgres.Engine, Name: "test", MaxConns: 1, StatementTimeout: pgtest.Patience,
+		RoundTrip: func(statement string) { asked = append(asked, statement) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	polls := func() (names []string) {
+		asked = nil
+		_, _, err := dispatch.NewStore(engine, dispatch.Config{}).PollAndClaim(t.Context(), uuid.New(), uuid.New(), 1, 0, uuid.Nil, nil, dispatch.PlainTurn,
+			func([]dispatch.Candidate, time.Duration) []uuid.UUID { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.DeleteFunc(asked, func(name string) bool { return name == "prepare" })
+	}
+	first, second := polls(), polls()
+	if want := append([]string{"ListPooledExecutions"}, second...); !slices.Equal(first, want) {
+		t.Errorf("the first poll of a session asks %v and the second %v, want the first to ask the poll once more", first, second)
+	}
+}
+
 // inTurn runs do while it has the turn.
 func (b *bundle) inTurn(shown bool, do func()) {
 	b.t.Helper()
-	err := b.engine.InTurn(b.t.Context(), limit, shown, func(tx *postgres.Tx) error {
+	err := b.engine.InTurn(b.t.Context(), limit, shown, nil, func(tx *postgres.Tx) error {
 		if _, err := tx.HasUnhintedExecutions(b.t.Context()); err != nil {
 			return err
 		}
