@@ -10,3 +10,6 @@ func (c *Config) Stopping(endWithin, lastWords time.Duration) {
 
 // Ending is how many runs hold a slot while their outcome is written.
 func (w *Worker) Ending() int { return w.ending() }
+
+// Others is how many workers could drain a backlog, too, when this one last found that one does.
+func (w *Worker) Others() int { return w.join.others }

@@ -29,11 +29,18 @@ func TestWorkersLeaveABacklogToWhoDrainsIt(t *testing.T) {
 	}
 	b.reaches(first.ID, execution.Completed)
 	rest := b.pending(nil)
+	err := db.New(b.engine.Pool()).InsertWorker(t.Context(), db.InsertWorkerParams{ID: uuid.New(), Slots: 1, LeaseSeconds: 3600, JobTypes: []string{}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	b.inTurn(true, func() {
 		if won := b.poll(w); won != 0 {
 			t.Errorf("%d claimed beside the one that is in turn, want none", won)
 		}
 	})
+	if n := w.Others(); n != 1 {
+		t.Errorf("it counts %d others, want 1", n)
+	}
 	eventually(t, "the worker claims what is left, when it has found the turn free for a while", func() bool { return b.poll(w) == 1 })
 	b.reaches(rest.ID, execution.Completed)
 }

@@ -19,15 +19,16 @@ const (
 	// joinFrees is how often, one after the other, a worker that stays away finds the turn free before it joins, and
 	// joinAsk about how long it waits in between. One that drains a backlog by few slots has no turn for some 10 ms,
 	// while what it claimed runs and is completed.
-	joinFrees = 4
+	joinFrees = 8
 	joinAsk   = 10 * time.Millisecond
 	// joinAfter is how long a worker finds the turn taken at every question before it joins in any case: a session whose
 	// worker is cut off may hold the turn. Where the turn is free now and then, those who have it go on, and the database
-	// may have room for one more: it joins joinSoonest after it began to stay away, or up to joinSpread later, at a time
-	// of its own. joinSpread doubles each time that the worker leaves because it stood in line, up to maxLeft times.
+	// may have room for one more: it joins joinSoonest after it began to stay away, or later, at a time of its own: up to
+	// joinSpread for each other worker, so of a fleet one joins every two seconds. That doubles each time that the worker
+	// leaves because it stood in line, up to maxLeft times.
 	joinAfter   = 5 * time.Second
 	joinSoonest = time.Second
-	joinSpread  = 10 * time.Second
+	joinSpread  = 2 * time.Second
 	maxLeft     = 3
 	// leaveChance is how many turns that came late make a worker that drains a backlog ask once whether others do,
 	// on average.
@@ -89,6 +90,7 @@ type joining struct {
 	leads  bool          // a turn came in time since it joined
 	left   int           // how often it left because it stood in line, since it found nobody who drains
 	usual  turnTook      // of the last turns, on average
+	others int           // workers that could drain it, too
 	needed bool          // it serves types that others do not, so it does not stay away
 	pause  time.Duration // for which it stays away; zero where the turn was not found taken
 
@@ -115,7 +117,7 @@ func (w *Worker) joins(ctx context.Context, inc *incarnation) (bool, error) {
 	}
 	free, err := w.store.TurnIsFree(ctx)
 	if err == nil && !free && j.pause == 0 {
-		_, j.needed, _, err = w.store.OtherWorkers(ctx, inc.member.ID)
+		_, j.needed, j.others, err = w.store.OtherWorkers(ctx, inc.member.ID)
 	}
 	return err == nil && j.answered(free), err
 }
@@ -132,7 +134,7 @@ func (j *joining) answered(free bool) bool {
 	case free:
 		j.frees++
 		if j.after == 0 {
-			j.after = joinSoonest + rand.N(joinSpread<<j.left)
+			j.after = joinSoonest + rand.N(joinSpread*time.Duration(max(1, j.others))<<j.left)
 		}
 	default:
 		if j.frees > 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/scheduler-service/scheduler/internal/dispatch"
 )
 
-// A worker that finds the turn taken stays away, twice as long each time, and joins when it finds it free at four
+// A worker that finds the turn taken stays away, twice as long each time, and joins when it finds it free at eight
 // questions, one soon after the other. After five seconds in which it was always taken it joins in any case, and one
 // that others need joins at once.
 func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
@@ -29,11 +29,11 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 		for range 2 {
 			want(false, false, 50*time.Millisecond)
 			want(false, false, 100*time.Millisecond)
-			for range 3 {
+			for range 7 {
 				want(false, true, joinAsk)
 			}
 			want(false, false, 200*time.Millisecond)
-			for range 3 {
+			for range 7 {
 				want(false, true, joinAsk)
 			}
 			want(true, true, 0)
@@ -49,14 +49,24 @@ func TestWorkersJoinWhereTheTurnIsFree(t *testing.T) {
 }
 
 // A worker that finds the turn free now and then knows that those who have it go on. It joins at a time of its own, and
-// later where it has left because it stood in line.
+// later where it has left because it stood in line, and where many others may join.
 func TestWorkersJoinAtTimesOfTheirOwnWhereOthersGoOn(t *testing.T) {
 	t.Parallel()
-	for left, most := range []time.Duration{11 * time.Second, 21 * time.Second, 41 * time.Second, 81 * time.Second} {
+	for _, test := range []struct {
+		others, left int
+		most         time.Duration
+	}{
+		{5, 0, 11 * time.Second},
+		{5, 1, 21 * time.Second},
+		{5, 2, 41 * time.Second},
+		{5, 3, 81 * time.Second},
+		{15, 0, 31 * time.Second},
+		{0, 3, 17 * time.Second}, // the others are full, or not known
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			least, longest := time.Hour, time.Duration(0)
 			for range 100 {
-				j := &joining{left: left}
+				j := &joining{others: test.others, left: test.left}
 				at := clock.Start()
 				for free := false; !j.answered(free); free = !free {
 					clock.Sleep(t.Context(), j.rest())
@@ -64,8 +74,8 @@ func TestWorkersJoinAtTimesOfTheirOwnWhereOthersGoOn(t *testing.T) {
 				least, longest = min(least, at.Elapsed()), max(longest, at.Elapsed())
 			}
 			// Two rests are between a time that is reached and the question that finds it.
-			if least < joinSoonest || least > most/2 || longest <= most/2 || longest > most+2*joinMost {
-				t.Errorf("after it left %d times it joins after %v to %v, want %v to %v", left, least, longest, joinSoonest, most)
+			if least < joinSoonest || least > test.most/2 || longest <= test.most/2 || longest > test.most+2*joinMost {
+				t.Errorf("beside %d others, after it left %d times, it joins after %v to %v, want %v to %v", test.others, test.left, least, longest, joinSoonest, test.most)
 			}
 		})
 	}
