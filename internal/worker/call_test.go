@@ -361,6 +361,11 @@ func TestAPollThatTookAllSlotsHearsTheNextEnd(t *testing.T) {
 	if len(s.worker.self) != 0 {
 		t.Error("a call from before the poll calls for the next one")
 	}
+	s.worker.join.usual = turnTook{kept: slowClaim / 8, claim: 2 * slowClaim}
+	if r := s.after(polled); r.slots {
+		t.Error("it waits for the slots of others while commits are slow, and the next claim could be under way")
+	}
+	s.worker.join.usual = turnTook{}
 	if r := s.after(pollResult{won: claimBatch, more: true, asked: time.Minute}); r.least != pollMin || r.wait != pollMin {
 		t.Errorf("after a slow poll it rests for %v", r)
 	}

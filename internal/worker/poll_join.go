@@ -190,6 +190,11 @@ func (j *joining) slow(took turnTook) bool {
 	}
 	j.usual.kept += (took.kept - j.usual.kept) / 4
 	j.usual.claim += (took.claim - j.usual.claim) / 4
+	return j.slowly()
+}
+
+// slowly says whether claims are slow.
+func (j *joining) slowly() bool {
 	return j.usual.claim > slowClaim && j.usual.claim > slowTimes*j.usual.kept
 }
 

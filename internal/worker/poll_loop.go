@@ -306,7 +306,7 @@ func (s *poller) after(seen pollResult) rests {
 		return evenRests(rest/2 + rand.N(rest))
 	case (seen.more || seen.keys) && s.worker.awaitsSlots():
 		least := min(seen.asked, pollMin)
-		return rests{least: least, rest: least, deaf: pollMin, wait: pollMin, slots: true}
+		return rests{least: least, rest: least, deaf: pollMin, wait: pollMin, slots: !s.worker.join.slowly()}
 	case seen.won > claimBatch/2:
 		return rests{}
 	case seen.more || seen.keys && keysIn <= 0:
