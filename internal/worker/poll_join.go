@@ -33,10 +33,11 @@ const (
 	// leaveChance is how many turns that came late make a worker that drains a backlog ask once whether others do,
 	// on average.
 	leaveChance = 4
-	// Claims are slow that take longer than slowClaim, and slowTimes as long as their polls, on average: they wait for a
-	// slow commit. Others may use the database meanwhile.
-	slowClaim = 15 * time.Millisecond
-	slowTimes = 4
+	// Claims are slow that wait for a slow commit: besides rowClaim for each execution they take longer than slowClaim, and
+	// half as long again as their polls, on average. On a busy server polls take longer, too. Others may use the database
+	// meanwhile.
+	slowClaim = 10 * time.Millisecond
+	rowClaim  = 60 * time.Microsecond
 	// othersFor is how long it counts as known whether other workers live and what they run.
 	othersFor = 10 * time.Second
 	// shareMost is how many times as long a worker of a fleet waits between two questions as one
@@ -160,7 +161,8 @@ func (j *joining) rest() time.Duration {
 	return j.pause
 }
 
-// turnTook is how long a worker waited for its turn, how long its poll kept it, and how long the claim took then.
+// turnTook is how long a worker waited for its turn, how long its poll kept it, and how long the claim took then, of
+// joining.usual without rowClaim of each execution.
 type turnTook struct{ waited, kept, claim time.Duration }
 
 // won notes a turn that won n executions where there was room for most. Where the worker waited for it longer than it
@@ -171,6 +173,7 @@ func (j *joining) won(n, most int, took turnTook) {
 	if n == 0 {
 		return
 	}
+	took.claim -= time.Duration(n) * rowClaim
 	slow := j.slow(took)
 	if n > most/2 && !slow {
 		j.drains = clock.Start()
@@ -195,7 +198,7 @@ func (j *joining) slow(took turnTook) bool {
 
 // slowly says whether claims are slow.
 func (j *joining) slowly() bool {
-	return j.usual.claim > slowClaim && j.usual.claim > slowTimes*j.usual.kept
+	return j.usual.claim > slowClaim && j.usual.claim > j.usual.kept*3/2
 }
 
 // hasRoomSoon says whether at least half of the worker's slots are free, or will be once the outcomes of runs that have

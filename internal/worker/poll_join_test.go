@@ -161,14 +161,14 @@ func TestWorkersThatDrainShowTheirTurn(t *testing.T) {
 		w.join.won(2, 4, turnTook{kept: 1})
 		want(dispatch.PlainTurn, "after it won half of what there was room for")
 		w.join = joining{}
-		w.join.won(3, 4, turnTook{kept: slowClaim / slowTimes, claim: slowClaim + slowTimes})
+		w.join.won(3, 4, turnTook{kept: slowClaim / 2, claim: slowClaim + 3*rowClaim + 1})
 		want(dispatch.PlainTurn, "after it won more, by a slow claim")
 		w.join = joining{}
-		w.join.won(3, 4, turnTook{kept: slowClaim, claim: slowTimes * slowClaim})
-		want(dispatch.ShownTurn, "after it won more, by a claim as slow as its poll")
+		w.join.won(3, 4, turnTook{kept: slowClaim, claim: slowClaim*3/2 + 3*rowClaim})
+		want(dispatch.ShownTurn, "after it won more, by a claim that is little slower than its poll")
 		w.join = joining{}
-		w.join.won(3, 4, turnTook{kept: 1, claim: slowClaim})
-		want(dispatch.ShownTurn, "after it won more")
+		w.join.won(3, 4, turnTook{kept: 1, claim: slowClaim + 3*rowClaim})
+		want(dispatch.ShownTurn, "after it won more, by a claim that took the time of its executions")
 		for _, turn := range []dispatch.Turn{dispatch.ShownTurn, dispatch.ShownTurn, dispatch.PlainTurn, dispatch.PlainTurn} {
 			w.slots.takeNow(false)
 			want(turn, "with a slot less")
