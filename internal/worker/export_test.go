@@ -13,3 +13,6 @@ func (w *Worker) Ending() int { return w.ending() }
 
 // Others is how many workers could drain a backlog, too, when this one last found that one does.
 func (w *Worker) Others() int { return w.join.others }
+
+// ClaimTook is about how long its last claims took, with their commits and without rowClaim of each execution.
+func (w *Worker) ClaimTook() time.Duration { return w.join.usual.claim }

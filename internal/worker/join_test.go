@@ -112,6 +112,27 @@ func TestAPollIsPlannedBeforeItsTurn(t *testing.T) {
 	}
 }
 
+// The time of a claim ends with its commit, so a worker sees that commits are slow.
+func TestTheTimeOfAClaimIsUntilItsCommit(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.instantly()
+	w := b.start(nil)
+	b.pending(nil)
+	eventually(t, "it claims one, and more may wait", func() bool { return b.poll(w) == 1 })
+	b.exec(`CREATE FUNCTION wait_at_commit() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(1); RETURN NULL; END';
+		CREATE CONSTRAINT TRIGGER wait_at_commit AFTER UPDATE ON active_executions DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+			WHEN (OLD.status = 'pending' AND NEW.status = 'running') EXECUTE FUNCTION wait_at_commit()`)
+	one := b.pending(nil)
+	if won := b.poll(w); won != 1 {
+		t.Fatalf("%d claimed, want 1", won)
+	}
+	if took := w.ClaimTook(); took < 200*time.Millisecond { // a fourth of it, beside a claim before
+		t.Errorf("a claim whose commit takes a second counts as one of about %v", took)
+	}
+	b.reaches(one.ID, execution.Completed)
+}
+
 // inTurn runs do while it has the turn.
 func (b *bundle) inTurn(shown bool, do func()) {
 	b.t.Helper()
