@@ -131,7 +131,8 @@ func (s *Store) polling(most int, after uuid.UUID, busy map[uuid.UUID]int) db.Li
 
 // PollUnblocked lists executions whose concurrency slot or key is free, and where the
 // next poll goes on. With few it looks at twice as many jobs and keys as it wants executions, because most of them
-// are free: each look takes 0.1 ms of the database, and workers that look at the same ones choose by chance.
+// are free: a look takes 10 µs of the database, or 40 where next_for_key has to be asked, and workers that look at the same
+// ones choose by chance.
 func (s *Store) PollUnblocked(ctx context.Context, most int, few bool, after Position) ([]Candidate, Position, error) {
 	step := unblockedStep
 	if few {

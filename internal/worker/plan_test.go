@@ -244,9 +244,9 @@ func TestNextInLineReadsLittle(t *testing.T) {
 	}
 }
 
-// A poll for free keys reads a few pages for each key, however many others the tenant's executions wait for, also
-// where the planner takes the table for empty. It looks at no key of a tenant that is at its limit. The ends of runs read
-// two pages for a key that nobody waits for.
+// A poll for free keys reads a few pages for each key, for which two executions wait, however many others the tenant's
+// executions wait for, also where the planner takes the table for empty. It looks at no key of a tenant that is at its limit.
+// The ends of runs read two pages for a key that nobody waits for.
 func TestEachKeyIsReadAlone(t *testing.T) {
 	t.Parallel()
 	const step = 100
@@ -255,7 +255,7 @@ func TestEachKeyIsReadAlone(t *testing.T) {
 		"SET enable_seqscan = off; SET enable_bitmapscan = off", // as the engine's sessions
 		"VACUUM ANALYZE active_executions",
 		`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, concurrency_key)
-			SELECT gen_random_uuid(), '00000000-0000-0000-0000-00000000000a', gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, now(), now(), 'key ' || i FROM generate_series(1, 5000) i`,
+			SELECT gen_random_uuid(), '00000000-0000-0000-0000-00000000000a', gen_random_uuid(), 1, now(), 'scheduled', 'function', 1, 1000, now() - i * interval '1 ms', now(), 'key ' || i / 2 FROM generate_series(1, 5000) i`,
 	} {
 		if _, err := conn.Exec(t.Context(), statement); err != nil {
 			t.Fatal(err)
@@ -275,7 +275,7 @@ func TestEachKeyIsReadAlone(t *testing.T) {
 		most  float64 // pages a key
 		ask   func(ctx context.Context, q *db.Queries) error
 	}{
-		{"a poll", nil, 40, poll},
+		{"a poll", nil, 15, poll},
 		{"a poll, of a tenant at its limit", 0, 5, poll},
 		{"ends of runs", nil, 4, func(ctx context.Context, q *db.Queries) error {
 			_, err := q.ListNextExecutions(ctx, db.ListNextExecutionsParams{WindowSize: 32, Most: 64, TenantIds: []uuid.UUID{}, KeyTenantIds: tenants, Keys: keys})
