@@ -331,14 +331,15 @@ type ListUnblockedExecutionsRow struct {
 // and next_for_key find who is next, at a cost that no backlog raises. Keys are asked for
 // executions that need no slot alone: the others are found by their jobs. The steps name the whole
 // order of their index. By its first column alone a plan that was made while the table was empty
-// took the index of all executions by job, and was kept for the next burst. A bound above the key
-// had the same effect, so what follows the first execution of a key is looked up without one, and compared.
+// took the index of all executions by job, and was kept for the next burst. The execution behind the first
+// of a key is looked up without a bound above the key, and compared: with one, such a plan took
+// active_executions_turn_lines and read all that waits of the tenant for each key.
 // Longer than 60 lines: slots and keys share one batch, and a round trip for each would be one more
 // for each poll.
 // Each key with the first execution in the order of the index.
 // Tenants that may run nothing more now. Where one of them waits for thousands of keys, to ask for
 // each of them took 35 ms a poll.
-// The keys that nobody has. One is plain where all that waits for it has one type and priority and needs no slot, and where
+// The keys that nobody has, of tenants that have room. One is plain where all that waits for it has one type and priority and needs no slot, and where
 // the first execution was due before the second and is not being cancelled. Then the first one is next. For the
 // other keys next_for_key is asked, which takes 40 µs.
 // The last key of this batch, when there may be more.

@@ -132,8 +132,9 @@ SELECT ARRAY(SELECT c.id FROM chosen c ORDER BY c.nth)::uuid[] AS ids,
 -- and next_for_key find who is next, at a cost that no backlog raises. Keys are asked for
 -- executions that need no slot alone: the others are found by their jobs. The steps name the whole
 -- order of their index. By its first column alone a plan that was made while the table was empty
--- took the index of all executions by job, and was kept for the next burst. A bound above the key
--- had the same effect, so what follows the first execution of a key is looked up without one, and compared.
+-- took the index of all executions by job, and was kept for the next burst. The execution behind the first
+-- of a key is looked up without a bound above the key, and compared: with one, such a plan took
+-- active_executions_turn_lines and read all that waits of the tenant for each key.
 -- Longer than 60 lines: slots and keys share one batch, and a round trip for each would be one more
 -- for each poll.
 WITH RECURSIVE clock AS (SELECT coalesce(sqlc.narg(now)::timestamptz, now()) AS at),
@@ -169,7 +170,7 @@ full_tenants AS MATERIALIZED (
         FROM running_totals c LEFT JOIN tenants f ON f.id = c.tenant_id WHERE c.tenant_id = t.tenant_id
     ) r WHERE r.is_full
 ),
--- The keys that nobody has. One is plain where all that waits for it has one type and priority and needs no slot, and where
+-- The keys that nobody has, of tenants that have room. One is plain where all that waits for it has one type and priority and needs no slot, and where
 -- the first execution was due before the second and is not being cancelled. Then the first one is next. For the
 -- other keys next_for_key is asked, which takes 40 µs.
 free_keys AS MATERIALIZED (

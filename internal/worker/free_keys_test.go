@@ -25,7 +25,7 @@ func TestPollsNameWhatIsNextOfEachKey(t *testing.T) {
 		       'infinity', to_char(key, 'FM000'), CASE WHEN odd AND way = 4 THEN 1 ELSE 0 END, 1, CASE WHEN odd AND way = 5 THEN now() END
 		FROM (SELECT key, nth, key / 4 % 7 AS way, nth = 1 + key / 28 % (1 + key % 4) AS odd FROM generate_series(0, 251) key, generate_series(1, 4) nth WHERE nth <= 1 + key % 4) e`,
 		`INSERT INTO cancellations (tenant_id, job_id, generation, spare_backfills, requested_at, reason, cancelled_by)
-		SELECT tenant_id, job_id, generation, false, now(), '', '' FROM active_executions WHERE concurrency_key LIKE '%7' AND available_at = now() - interval '99 s'`,
+		SELECT DISTINCT ON (concurrency_key) tenant_id, job_id, generation, false, now(), '', '' FROM active_executions WHERE concurrency_key LIKE '%7' ORDER BY concurrency_key, available_at`,
 		`INSERT INTO active_executions (id, tenant_id, job_id, job_version, scheduled_at, trigger_type, job_type, max_attempts, timeout_ms, available_at, sweep_at, status, concurrency_limit)
 		SELECT gen_random_uuid(), tenant_id, job_id, 1, now(), 'manual', job_type, 1, 60000, now(), 'infinity', 'running', 1 FROM active_executions WHERE awaits_slot AND concurrency_key < '100'`,
 		`INSERT INTO running_keys (tenant_id, key, execution_id)
